@@ -1,0 +1,66 @@
+# Postroom: make help
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# What is installed, and from what: a changed file installs anew, an unchanged one costs nothing.
+CORE := $(VENV)/.core
+DEV := $(VENV)/.dev
+PIP = $(PYTHON) -m pip --python $(BIN)/python install --quiet --disable-pip-version-check
+WORKERS ?= auto
+
+.PHONY: help demo test check servers bench lint types format docs-examples wheel clean
+
+help: ## Show what can be made
+	@echo "Postroom: your data and your message, one commit."
+	@echo
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12 | sed 's/^/  make /'
+
+demo: $(CORE) ## Watch an order and its message commit together, and vanish together
+	@$(BIN)/python -m postroom demo
+
+test: $(DEV) ## Run the whole suite against real servers; what cannot be had is listed loudly
+	@echo "==> The tests: $$($(BIN)/python --version), $(WORKERS) workers; servers are started as they are needed"
+	@$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+check: $(DEV) ## The gate: format, lint, import contracts, types, tests, doc examples
+	@echo "==> Format" && $(BIN)/ruff format --check .
+	@echo "==> Lint" && $(BIN)/ruff check .
+	@echo "==> Import contracts" && $(BIN)/lint-imports --no-cache | tail -n 8
+	@echo "==> Types" && $(BIN)/mypy
+	@$(MAKE) --no-print-directory test
+
+servers: $(DEV) ## Show which real servers this machine can have
+	@$(BIN)/python -m tests.servers
+
+bench: $(DEV) ## Measure the speed ratios, side by side in one run
+	@$(BIN)/python -m bench $(ARGS)
+
+format: $(DEV) ## Format the code and mend what can be mended
+	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
+
+wheel: $(DEV) ## Build the wheel and the source archive into dist/
+	@$(BIN)/python -m build --quiet && ls -l dist
+
+clean: ## Remove everything that make has made
+	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+# ── installing ──
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Postroom needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@echo "==> A virtual environment in $(VENV)"
+	@# Debian's Python comes without ensurepip: the pip outside installs into the environment all the same.
+	@$(PYTHON) -m venv --without-pip $(VENV)
+
+$(CORE): $(BIN)/python pyproject.toml
+	@echo "==> Installing postroom and its command line"
+	@$(PIP) -c .ci/constraints.txt -e '.[cli]'
+	@touch $@
+
+$(DEV): $(BIN)/python pyproject.toml .ci/constraints.txt
+	@echo "==> Installing postroom, the drivers it is tested with, and the tools (half a minute the first time)"
+	@$(PIP) -c .ci/constraints.txt -e '.[dev]'
+	@touch $@ $(CORE)

@@ -1,0 +1,23 @@
+"""The messages that are written many at a time."""
+
+from __future__ import annotations
+
+from postroom.message import Message
+
+KEYS = 500
+BODY = 300
+
+
+def messages(number: int) -> list[Message]:
+    """Messages with bodies of 300 bytes, over 500 keys.
+
+    >>> len(messages(3)[0].body)
+    300
+    """
+    return [_message(each) for each in range(number)]
+
+
+def _message(number: int) -> Message:
+    start = b'{"order":%d,"amount":12,"note":"' % number
+    body = start + b"x" * (BODY - len(start) - 2) + b'"}'
+    return Message("order.paid", key=f"order-{number % KEYS}", body=body)

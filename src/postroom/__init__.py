@@ -1,0 +1,81 @@
+"""Postroom: your data and your message, one commit.
+
+```
+   your transaction                                                             their transaction
+ ┌──────────────────┐                                                         ┌──────────────────────┐
+ │ your rows        │                                                         │            your rows │
+ │ outbox.put ──────┼─▶ store ─▶ relay ─▶ transport ~~~ broker ~~~ transport ─┼─▶ inbox ──▶ handler  │
+ └──────────────────┘       claim·publish·settle                              └──────────────────────┘
+```
+
+Importing this loads no driver and no third-party package.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from postroom.config import Limits, TableNames
+from postroom.errors import (
+    ConfigError,
+    DuplicateMessage,
+    InvalidMessage,
+    MissingDependency,
+    NotInTransaction,
+    PostroomError,
+    SchemaMismatch,
+    StoreUnavailable,
+    UnknownHandle,
+)
+from postroom.message import Message
+from postroom.outbox import Outbox
+
+if TYPE_CHECKING:
+    from postroom.config import RelayConfig, Settings
+    from postroom.retry import RetryPolicy
+    from postroom.store import Store
+    from postroom.stores import open_store
+    from postroom.transport import Publisher
+    from postroom.transports import open_transport
+
+__version__ = "0.1.0.dev0"
+
+__all__ = [
+    "ConfigError",
+    "DuplicateMessage",
+    "InvalidMessage",
+    "Limits",
+    "Message",
+    "MissingDependency",
+    "NotInTransaction",
+    "Outbox",
+    "PostroomError",
+    "Publisher",
+    "RelayConfig",
+    "RetryPolicy",
+    "SchemaMismatch",
+    "Settings",
+    "Store",
+    "StoreUnavailable",
+    "TableNames",
+    "UnknownHandle",
+    "open_store",
+    "open_transport",
+]
+
+_LATER = {
+    "Publisher": "postroom.transport",
+    "RelayConfig": "postroom.config",
+    "RetryPolicy": "postroom.retry",
+    "Settings": "postroom.config",
+    "Store": "postroom.store",
+    "open_store": "postroom.stores",
+    "open_transport": "postroom.transports",
+}
+"""What a service that only puts messages never needs: loaded when it is asked for."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_LATER[name]), name)

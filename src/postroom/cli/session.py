@@ -1,0 +1,80 @@
+"""What a command has at hand: the settings, the store they name, and the secrets that must not be shown."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import unquote
+
+import click
+
+from postroom.cli.notes import note
+from postroom.config import Settings
+from postroom.errors import SchemaMismatch
+from postroom.settings import load
+from postroom.store import Store
+from postroom.stores import open_store, sqlite_path
+from postroom.urls import HIDDEN, redact, split_scheme
+
+CONFIG = Path("postroom.toml")
+SECRET_MIN = 3
+"""Shorter ones are part of ordinary words."""
+
+
+class Session:
+    """One run of one command."""
+
+    def __init__(self) -> None:
+        self.settings = Settings()
+
+    def load(self, config: Path | None, **overrides: object) -> None:
+        """Gather the settings: options, else the environment, else the file given or `postroom.toml` in this folder."""
+        file = config or (CONFIG if CONFIG.is_file() else None)
+        self.settings = load(env=os.environ, toml=file, **overrides)
+
+    @property
+    def url(self) -> str:
+        """The store's URL, password and all; a usage error when nobody named one."""
+        if not self.settings.store:
+            raise click.UsageError(
+                'No store is named: give --store URL, set POSTROOM_STORE, or write store = "sqlite:///shop.db" '
+                f"in {CONFIG}."
+            )
+        return self.settings.store
+
+    @property
+    def shown_url(self) -> str:
+        """The store's URL as it may be shown."""
+        return redact(self.url)
+
+    @asynccontextmanager
+    async def store(self) -> AsyncIterator[Store]:
+        """The store, open, with the tables that this Postroom needs; else SchemaMismatch with the command to type."""
+        # Connecting would make the file: a mistyped name must not leave one behind.
+        if split_scheme(self.url)[0] == "sqlite" and not sqlite_path(self.url).exists():
+            file, init = sqlite_path(self.url), f"postroom init --store {self.shown_url}"
+            raise SchemaMismatch(f"There is no file {file}: check the name, or run `{init}`.")
+        async with open_store(self.url, tables=self.settings.tables) as store:
+            if not store.capabilities.durable:
+                note(f"{self.shown_url} is empty now, and gone when this command ends.")
+            await store.check()
+            yield store
+
+    def scrub(self, text: str) -> str:
+        """The text without the secrets in the store's URL, wherever a driver may have quoted them."""
+        for secret in _secrets(self.settings.store or ""):
+            text = text.replace(secret, HIDDEN)
+        return text
+
+
+def _secrets(url: str) -> list[str]:
+    shown = redact(url)
+    if shown == url:
+        return []
+    match = re.fullmatch("(.+?)".join(map(re.escape, shown.split(HIDDEN))), url, re.DOTALL)
+    found = match.groups() if match else (url,)
+    spellings = {spelling for secret in found for spelling in (secret, unquote(secret))}
+    return sorted((each for each in spellings if len(each) >= SECRET_MIN), key=len, reverse=True)

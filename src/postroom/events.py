@@ -1,0 +1,159 @@
+"""What can happen, as a closed list of values: logs, metrics and traces listen to these and to nothing else.
+
+Where all goes well an event tells of a batch, so that listening costs nothing per message. Only what goes
+wrong with one message has an event of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+    from uuid import UUID
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MessagesPut:
+    """Messages were written in somebody's transaction, which may yet roll back."""
+
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class _OfLanes:
+    owner: str
+    lanes: tuple[int, ...]
+
+
+class LanesTaken(_OfLanes):
+    """A relay owns these lanes from now on."""
+
+
+class LanesReleased(_OfLanes):
+    """A relay gave these lanes back, with nothing of theirs in flight."""
+
+
+class LanesLost(_OfLanes):
+    """A living relay lost these lanes: its lease ran out before it was renewed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaseExpired(_OfLanes):
+    """The owner of these lanes fell silent and they were taken over; what was in flight paid an attempt."""
+
+    in_flight: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claimed:
+    """A batch was claimed."""
+
+    count: int
+    lanes: int
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Published:
+    """The broker durably confirmed so many messages of a batch."""
+
+    route: str
+    count: int
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settled:
+    """The outcomes of a batch were committed."""
+
+    published: int = 0
+    failed: int = 0
+    dead: int = 0
+    expired: int = 0
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class _OfMessage:
+    id: UUID
+    type: str
+    attempts: int
+    code: str
+    correlation_id: str | None = None
+    idempotency_key: str | None = None
+    """As it is: who writes it to a log hashes it first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retried(_OfMessage):
+    """A try failed; there will be another after `delay`."""
+
+    delay: timedelta
+
+
+class Buried(_OfMessage):
+    """A message is dead and waits for a person. It may have been delivered, where an answer was lost."""
+
+
+class Expired(_OfMessage):
+    """A message was not sent, because its time was over."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoutePaused:
+    """The broker is away: nothing goes this way for `delay`, and no message pays an attempt for it."""
+
+    route: str
+    code: str
+    delay: timedelta
+
+
+@dataclass(frozen=True, kw_only=True)
+class RouteResumed:
+    """The broker answers again, after so many seconds."""
+
+    route: str
+    seconds: float
+
+
+LaneEvent = LanesTaken | LanesReleased | LanesLost | LeaseExpired
+BatchEvent = MessagesPut | Claimed | Published | Settled
+MessageEvent = Retried | Buried | Expired
+RouteEvent = RoutePaused | RouteResumed
+Event = LaneEvent | BatchEvent | MessageEvent | RouteEvent
+Listener = Callable[[Event], None]
+
+
+class Listeners:
+    """Tells each listener of each event; one that raises harms neither the relay nor the others.
+
+    It is a listener itself, and false when nobody listens: then an event need not be made.
+    """
+
+    def __init__(self, *listeners: Listener) -> None:
+        self._listeners = listeners
+        self._broken: set[int] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._listeners)
+
+    def add(self, listener: Listener) -> None:
+        """Tells this listener too, from the next event on."""
+        self._listeners += (listener,)
+
+    def __call__(self, event: Event) -> None:
+        for listener in self._listeners:
+            try:
+                listener(event)
+            except Exception:
+                # Aloud only once: a listener that fails at one event fails at each.
+                level = logging.DEBUG if id(listener) in self._broken else logging.ERROR
+                self._broken.add(id(listener))
+                # The event's name and no more: its fields may hold what belongs in no log.
+                logger.log(level, "Listener %r failed at %s.", listener, type(event).__name__, exc_info=True)

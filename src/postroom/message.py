@@ -1,0 +1,169 @@
+"""The message: what is written in your transaction and delivered, byte for byte, with the same id every time."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+from uuid import UUID
+
+from postroom import codec
+from postroom.clock import utcnow
+from postroom.errors import InvalidMessage
+
+
+class _Unset:
+    """`data=None` is the JSON value null; leaving data out means that there is none."""
+
+    def __repr__(self) -> str:
+        return "UNSET"
+
+
+UNSET: Final[Any] = _Unset()
+NO_HEADERS: Final[Mapping[str, str]] = {}
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Message:
+    """One thing to tell the world.
+
+    ```python
+    Message("order.paid", key=order.id, data={"amount": 12})
+    ```
+
+    `data` is any JSON value and becomes the body at once, so changing it afterwards changes nothing; `body` gives the
+    bytes instead, with their `content_type`. Messages with the same `key` are delivered in the order they were written;
+    messages without one never wait for each other.
+    """
+
+    type: str
+    """What happened: "order.paid". Routes choose by it."""
+    key: str | None
+    """The ordering key, usually the aggregate's id. Absent: no order is kept."""
+    body: bytes | None
+    content_type: str
+    id: UUID
+    """UUIDv7. The same through every retry: the receiver knows a repeated message by it."""
+    time: datetime
+    """When it happened."""
+    aggregate: str | None
+    """The kind of thing the key names: "order"."""
+    topic: str | None
+    """Where it goes; None: the route decides."""
+    headers: Mapping[str, str]
+    correlation_id: str | None
+    causation_id: str | None
+    traceparent: str | None
+    """W3C trace context; taken from the current OpenTelemetry span by `put` when absent."""
+    idempotency_key: str | None
+    """A name for the effect that the receiver may honour. Unique in the outbox."""
+    not_before: datetime | None
+    expires_at: datetime | None
+    """Past this moment it is not sent any more."""
+
+    def __init__(
+        self,
+        type: str,
+        *,
+        key: object = None,
+        data: Any = UNSET,
+        body: bytes | None = None,
+        content_type: str | None = None,
+        id: UUID | str | None = None,
+        time: datetime | None = None,
+        aggregate: str | None = None,
+        topic: str | None = None,
+        headers: Mapping[str, str] = NO_HEADERS,
+        correlation_id: str | None = None,
+        causation_id: str | None = None,
+        traceparent: str | None = None,
+        idempotency_key: str | None = None,
+        not_before: datetime | None = None,
+        expires_at: datetime | None = None,
+    ) -> None:
+        if data is not UNSET:
+            if body is not None:
+                raise InvalidMessage(f"Message {type!r} has both data and body; give one of them.", type=type)
+            body = codec.encode(data)
+        put = object.__setattr__
+        put(self, "type", type)
+        put(self, "key", None if key is None else str(key))
+        put(self, "body", body)
+        put(self, "content_type", content_type or codec.JSON)
+        put(self, "id", uuid7() if id is None else as_uuid(id))
+        put(self, "time", utcnow() if time is None else time)
+        put(self, "aggregate", aggregate)
+        put(self, "topic", topic)
+        put(self, "headers", headers)
+        put(self, "correlation_id", correlation_id)
+        put(self, "causation_id", causation_id)
+        put(self, "traceparent", traceparent)
+        put(self, "idempotency_key", idempotency_key)
+        put(self, "not_before", not_before)
+        put(self, "expires_at", expires_at)
+
+    @property
+    def data(self) -> Any:
+        """The body as a JSON value; InvalidMessage when it is none."""
+        if self.body is None:
+            raise InvalidMessage(f"Message {self.id} has no body, so it has no data.", id=str(self.id))
+        return codec.decode(self.body)
+
+    def replace(self, **changes: Any) -> Message:
+        """The same message but for these fields. `data` replaces the body."""
+        if "data" in changes:
+            changes.setdefault("body", None)
+        return dataclasses.replace(self, **changes)
+
+
+def cloudevent(message: Message, source: str) -> dict[str, str]:
+    """The CloudEvents 1.0 attributes of a message, without `data`: each transport writes them in its own binding.
+
+    Extension names follow the CloudEvents rule (lower-case letters and digits).
+    """
+    attributes = {
+        "specversion": "1.0",
+        "id": str(message.id),
+        "source": source,
+        "type": message.type,
+        "time": rfc3339(message.time),
+        "datacontenttype": message.content_type,
+        "subject": message.key,
+        "partitionkey": message.key,
+        "aggregate": message.aggregate,
+        "correlationid": message.correlation_id,
+        "causationid": message.causation_id,
+        "traceparent": message.traceparent,
+        "idempotencykey": message.idempotency_key,
+        "expirytime": None if message.expires_at is None else rfc3339(message.expires_at),
+    }
+    return {name: value for name, value in attributes.items() if value is not None}
+
+
+def rfc3339(moment: datetime) -> str:
+    """The moment in UTC as CloudEvents and JSON readers expect it: 2026-11-15T09:30:00.250000Z."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def uuid7() -> UUID:
+    """A UUID version 7 (RFC 9562): milliseconds first, so that new rows land side by side in an index; 74 random bits."""
+    random = int.from_bytes(os.urandom(10))
+    value = (time.time_ns() // 1_000_000) << 80 | random
+    return UUID(int=value & ~(0xF << 76) & ~(0x3 << 62) | 7 << 76 | 2 << 62)
+
+
+def as_uuid(value: UUID | str) -> UUID:
+    """The id as a UUID, or InvalidMessage."""
+    if isinstance(value, UUID):
+        return value
+    try:
+        return UUID(value)
+    except ValueError:
+        raise InvalidMessage(
+            f"Message id {value!r} is no UUID; give one like 018f2c5e-7c1a-7b3e-9d53-2f1f0a6f4c11, or leave it out.",
+            id=value,
+        ) from None

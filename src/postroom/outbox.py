@@ -1,0 +1,117 @@
+"""Writing messages down, in the transaction that writes your data."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+from postroom.config import Limits, TableNames
+from postroom.errors import DuplicateMessage, InvalidMessage
+from postroom.limits import check
+from postroom.message import Message
+from postroom.stores.handles import Async, Handle, Sync, handle_for
+from postroom.tracing import traced
+
+if TYPE_CHECKING:
+    from postroom.events import Listeners
+
+
+class Outbox:
+    """Writes messages with the database handle you already hold: your data and your message, one commit.
+
+    ```python
+    outbox = Outbox()
+    with session.begin():
+        session.add(order)
+        outbox.put(session, Message("order.paid", key=order.id, data={"amount": 12}))
+    ```
+
+    `put` never commits, never rolls back and never opens a transaction: yours decides. It refuses, with the remedy, a
+    handle that is in none, since the message would then commit by itself. It talks to no broker: the relay does, after
+    your commit. All is checked before the first row is written, so that a refused `put` has written nothing.
+
+    On a handle of an async driver `put` returns an awaitable: `await outbox.put(connection, message)`. On any other it
+    has written when it returns. The current OpenTelemetry span goes along, if there is one.
+
+    An error of the driver itself stays that driver's. Two are ours: SchemaMismatch, when the tables are not there, and
+    DuplicateMessage, when the id or the idempotency key is; PostgreSQL then wants a rollback, as after any error.
+
+    An Outbox has no state: one for the whole process is right, and any thread or task may use it.
+    """
+
+    def __init__(
+        self,
+        *,
+        tables: TableNames = TableNames(),  # noqa: B008 - a frozen value
+        limits: Limits = Limits(),  # noqa: B008 - a frozen value
+        listeners: Listeners | None = None,
+    ) -> None:
+        self.tables = tables
+        self.limits = limits
+        self.listeners = listeners
+
+    @overload
+    def put(self, handle: Sync, message: Message) -> None: ...
+    @overload
+    def put(self, handle: Async, message: Message) -> Awaitable[None]: ...
+    def put(self, handle: Any, message: Message) -> Awaitable[None] | None:
+        """Write one message in the transaction that is open on the handle."""
+        if not isinstance(message, Message):
+            raise InvalidMessage(f"put takes one Message, not {_a(message)}: for several there is put_many.")
+        return self._write(handle_for(handle), [message])
+
+    @overload
+    def put_many(self, handle: Sync, messages: Iterable[Message]) -> None: ...
+    @overload
+    def put_many(self, handle: Async, messages: Iterable[Message]) -> Awaitable[None]: ...
+    def put_many(self, handle: Any, messages: Iterable[Message]) -> Awaitable[None] | None:
+        """Write the messages in this order, a thousand in a round trip. None at all is fine, on a handle that is."""
+        taken = handle_for(handle)
+        if isinstance(messages, Message) or not isinstance(messages, Iterable):
+            raise InvalidMessage(f"put_many takes several messages, not {_a(messages)}: for one there is put.")
+        batch = list(messages)
+        for each in batch:
+            if not isinstance(each, Message):
+                raise InvalidMessage(f"put_many takes several messages, but one of them is {_a(each)}.")
+        return self._write(taken, batch)
+
+    def _write(self, handle: Handle, messages: Sequence[Message]) -> Awaitable[None] | None:
+        for message in messages:
+            check(message, self.limits)
+        _check_unique("id", [message.id for message in messages])
+        _check_unique("idempotency key", [message.idempotency_key for message in messages if message.idempotency_key])
+        handle.check()
+        written = handle.write(traced(messages, self.limits), self.tables)
+        if not self.listeners:
+            return written
+        if written is None:
+            _tell(self.listeners, len(messages))
+            return None
+        return _tell_after(written, self.listeners, len(messages))
+
+
+async def _tell_after(written: Awaitable[None], listeners: Listeners, count: int) -> None:
+    await written
+    _tell(listeners, count)
+
+
+def _tell(listeners: Listeners, count: int) -> None:
+    from postroom.events import MessagesPut
+
+    listeners(MessagesPut(count=count))
+
+
+def _check_unique(what: str, values: Sequence[object]) -> None:
+    if len(set(values)) == len(values):
+        return
+    seen: set[object] = set()
+    for value in values:
+        if value in seen:
+            raise DuplicateMessage(
+                f"Two of the messages have the {what} {value}: nothing was written. Send one of them."
+            )
+        seen.add(value)
+
+
+def _a(thing: object) -> str:
+    return "None" if thing is None else f"a {type(thing).__name__}"

@@ -1,0 +1,89 @@
+"""The databases Postroom knows, by the scheme of their URL. Drivers are imported when one is opened, never before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from postroom.config import TableNames
+from postroom.errors import ConfigError, MissingDependency
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from postroom.store import Store
+
+SCHEMES = {
+    "memory": "memory://",
+    "sqlite": "sqlite:///shop.db",
+    "postgresql": "postgresql://user@host/database",
+    "postgres": "postgresql://user@host/database",
+}
+"""What can be opened, with an example of each."""
+
+
+def open_store(url: str, *, tables: TableNames | None = None, lanes: int | None = None) -> Store:
+    """The store this URL names. It connects at its first use; use it as `async with open_store(url) as store:`.
+
+    `lanes` matters to `migrate` alone: 64 unless the tables are new and it says otherwise.
+    """
+    # Handles live in this package too, and a service that only puts messages opens no store: keep its import light.
+    from postroom.urls import redact, split_scheme
+
+    scheme, _ = split_scheme(url)
+    if scheme not in _OPENERS:
+        examples = ", ".join(dict.fromkeys(SCHEMES.values()))
+        raise ConfigError(
+            f"Postroom knows no store {scheme}:// (in {redact(url)}); give one like {examples}.", scheme=scheme
+        )
+    return _OPENERS[scheme](url, tables, lanes)
+
+
+def _memory(url: str, tables: TableNames | None, lanes: int | None) -> Store:  # noqa: ARG001 - it has no tables
+    from postroom.stores.memory import LANES_DEFAULT, MemoryStore
+
+    return MemoryStore(lanes=lanes or LANES_DEFAULT)
+
+
+def _sqlite(url: str, tables: TableNames | None, lanes: int | None) -> Store:
+    from postroom.stores.sqlite import SQLiteStore
+
+    return SQLiteStore(sqlite_path(url), tables=tables, lanes=lanes)
+
+
+def _postgres(url: str, tables: TableNames | None, lanes: int | None) -> Store:
+    try:
+        from postroom.stores.postgres import PostgresStore
+    except ImportError as exc:
+        raise MissingDependency(
+            "PostgreSQL needs the driver psycopg, which is not installed: run `pip install 'postroom[postgres]'`.",
+            extra="postgres",
+        ) from exc
+    return PostgresStore(url, tables=tables, lanes=lanes)
+
+
+def sqlite_path(url: str) -> Path:
+    """The file a SQLite URL names: three slashes for a relative path, four for an absolute one, as SQLAlchemy has it.
+
+    >>> sqlite_path("sqlite:///shop.db"), sqlite_path("sqlite:////var/shop.db")
+    (PosixPath('shop.db'), PosixPath('/var/shop.db'))
+    """
+    from pathlib import Path
+
+    from postroom.urls import redact, split_scheme
+
+    _, rest = split_scheme(url)
+    if not rest.startswith("/") or rest == "/":
+        raise ConfigError(
+            f"{redact(url)} names no file: write sqlite:///shop.db for one in this folder, or sqlite:////var/shop.db.",
+            url=redact(url),
+        )
+    return Path(rest[1:])
+
+
+_OPENERS: dict[str, Callable[[str, TableNames | None, int | None], Store]] = {
+    "memory": _memory,
+    "sqlite": _sqlite,
+    "postgresql": _postgres,
+    "postgres": _postgres,
+}

@@ -1,0 +1,77 @@
+"""Numbered migrations, and the sentences for a schema that does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from postroom.errors import SchemaMismatch
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One numbered file of SQL."""
+
+    number: int
+    name: str
+    sql: str
+
+
+@cache
+def steps(package: str) -> Sequence[Step]:
+    """The migrations of a store, in order: `0001_outbox.sql`, `0002_…`."""
+    folder = resources.files(package).joinpath("migrations")
+    files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
+    return [Step(int(file.name[:4]), file.name.removesuffix(".sql"), file.read_text()) for file in files]
+
+
+def newest(package: str) -> int:
+    """The version this Postroom needs."""
+    return steps(package)[-1].number
+
+
+def pending(package: str, version: int) -> Sequence[Step]:
+    """What is left to do from this version on; SchemaMismatch when it is from the future."""
+    if version > newest(package):
+        raise too_new(version, newest(package))
+    return [step for step in steps(package) if step.number > version]
+
+
+def require(package: str, version: int, *, store: str) -> None:
+    """Raise SchemaMismatch, with the command to type, unless the version is the one this Postroom needs."""
+    needed = newest(package)
+    if version > needed:
+        raise too_new(version, needed)
+    if version == 0:
+        raise SchemaMismatch(
+            f"The tables of Postroom are not in {store}: run `postroom init --store {store}`.", version=0, needed=needed
+        )
+    if version < needed:
+        raise SchemaMismatch(
+            f"The tables in {store} are at version {version}, this Postroom needs {needed}: "
+            f"run `postroom init --store {store}`.",
+            version=version,
+            needed=needed,
+        )
+
+
+def too_new(version: int, needed: int) -> SchemaMismatch:
+    """The tables were made by a later Postroom."""
+    return SchemaMismatch(
+        f"The tables are at version {version}, newer than the {needed} this Postroom knows: "
+        "upgrade it with `pip install --upgrade postroom`.",
+        version=version,
+        needed=needed,
+    )
+
+
+def other_lanes(found: int, wanted: int) -> SchemaMismatch:
+    """The tables were made with another number of lanes."""
+    return SchemaMismatch(
+        f"The tables have {found} lanes, not the {wanted} asked for: leave the number out, "
+        "or use another table prefix for the new number.",
+        found=found,
+        wanted=wanted,
+    )

@@ -1,0 +1,102 @@
+"""Statements out of `.sql` files: plain SQL on the default names, made fit for a driver and for the user's names.
+
+A file holds statements, each under a line `-- name: claim`. Parameters are written `:name`. Names that begin with
+`outbox` are ours, and get the user's prefix and schema; `64 /* lanes */` is the number of lanes.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Literal, TypeAlias
+
+from postroom.config import Part, TableNames
+from postroom.errors import ConfigError
+
+Style: TypeAlias = Literal["qmark", "format", "pyformat", "numeric_dollar", "named"]
+"""How a driver writes a parameter: `?`, `%s`, `%(name)s`, `$1`, `:name`."""
+
+PARTS: dict[str, Part] = {
+    "": "",
+    "_lane": "lane",
+    "_claim": "claim",
+    "_hold": "hold",
+    "_relay": "relay",
+    "_schema": "schema",
+    "_messages": "messages",
+}
+"""What follows the prefix in the name of a table or view. Index names are ours too, but never carry a schema."""
+
+_NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+_OURS = re.compile(r"\boutbox(\w*)")
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)\b")
+_LANES = re.compile(r"\b64 /\* lanes \*/")
+
+
+@cache
+def statements(package: str, file: str) -> dict[str, str]:
+    """The statements of one file of a package, by name, as written."""
+    _, *parts = _NAME.split(read(package, file))
+    return {name: text.strip().rstrip(";") for name, text in zip(parts[::2], parts[1::2], strict=True)}
+
+
+@cache
+def read(package: str, file: str) -> str:
+    """A file of a package, whole."""
+    from importlib import resources  # slow to import, and not needed until the first statement
+
+    return resources.files(package).joinpath(file).read_text()
+
+
+@cache
+def render(sql: str, style: Style, tables: TableNames, lanes: int = 64) -> tuple[str, tuple[str, ...]]:
+    """The statement in a driver's own style, and the names of its parameters in the order they stand.
+
+    >>> render("SELECT seq FROM outbox WHERE id = :id AND key = :key", "numeric_dollar", TableNames(prefix="post"))
+    ('SELECT seq FROM "post" WHERE id = $1 AND key = $2', ('id', 'key'))
+    """
+    named = rename(sql, tables, lanes)
+    if style in ("format", "pyformat"):
+        named = named.replace("%", "%%")
+    order: list[str] = []
+
+    def write(found: re.Match[str]) -> str:
+        name = found[1]
+        match style:
+            case "numeric_dollar":
+                if name not in order:
+                    order.append(name)
+                return f"${order.index(name) + 1}"
+            case "qmark" | "format":
+                order.append(name)
+                return "?" if style == "qmark" else "%s"
+            case "pyformat":
+                return f"%({name})s"
+            case "named":
+                return f":{name}"
+
+    return _PARAMETER.sub(write, named), tuple(order)
+
+
+def rename(sql: str, tables: TableNames, lanes: int = 64) -> str:
+    """The same SQL on the user's table names, with their number of lanes."""
+
+    def ours(found: re.Match[str]) -> str:
+        suffix = found[1]
+        if suffix in PARTS:
+            return tables.qualified(PARTS[suffix])
+        return f'"{tables.prefix}{suffix}"'
+
+    return _LANES.sub(str(lanes), _OURS.sub(ours, _without_comments(sql)))
+
+
+def _without_comments(sql: str) -> str:
+    # Comments are for the reader of the file; a colon or a table's name in one must not be taken for ours.
+    return "\n".join(line.split("-- ", 1)[0].rstrip() for line in sql.splitlines() if not line.startswith("-- "))
+
+
+def package_of(dialect: str) -> str:
+    """The package that keeps a dialect's SQL."""
+    if dialect not in ("sqlite", "postgres"):
+        raise ConfigError(f"Postroom has no SQL for {dialect!r}; it speaks sqlite and postgres.", dialect=dialect)
+    return f"postroom.stores.{dialect}"

@@ -1,0 +1,35 @@
+"""Moments as whole microseconds since 1970, for databases without a type for them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import overload
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+
+
+@overload
+def microseconds(moment: datetime) -> int: ...
+@overload
+def microseconds(moment: None) -> None: ...
+@overload
+def microseconds(moment: datetime | None) -> int | None: ...
+def microseconds(moment: datetime | None) -> int | None:
+    """Exactly: whole numbers all the way, no float.
+
+    >>> microseconds(datetime(2026, 11, 15, tzinfo=UTC))
+    1794700800000000
+    """
+    return None if moment is None else (moment - EPOCH) // MICROSECOND
+
+
+@overload
+def moment(microseconds: int) -> datetime: ...
+@overload
+def moment(microseconds: None) -> None: ...
+@overload
+def moment(microseconds: int | None) -> datetime | None: ...
+def moment(microseconds: int | None) -> datetime | None:
+    """The other way."""
+    return None if microseconds is None else EPOCH + timedelta(microseconds=microseconds)

@@ -1,0 +1,107 @@
+"""The errors of a driver that are about us, by code; every other one stays what it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from postroom.config import TableNames
+from postroom.errors import DuplicateMessage, SchemaMismatch, StoreError
+from postroom.message import Message
+
+
+@contextmanager
+def translated(messages: Sequence[Message], tables: TableNames) -> Iterator[None]:
+    """Raise SchemaMismatch or DuplicateMessage where the driver says so inside; let its other errors pass untouched."""
+    try:
+        yield
+    except Exception as exc:
+        error, code = _driver_error(exc)
+        if ours := _meaning(error, code, messages, tables):
+            raise ours from exc
+        raise
+
+
+def _meaning(
+    error: BaseException, code: str | int | None, messages: Sequence[Message], tables: TableNames
+) -> StoreError | None:
+    # SQLSTATEs of PostgreSQL are texts, result codes of SQLite (https://sqlite.org/rescode.html) numbers.
+    match code:
+        case "42P01":  # undefined_table
+            return _missing(error, tables)
+        case "42703":  # undefined_column
+            return _different(error, tables)
+        case "23505":  # unique_violation
+            return _postgres_duplicate(error, messages, tables)
+        case 1:  # SQLITE_ERROR, one code for many things: only the text tells
+            return _missing(error, tables) if str(error).startswith("no such table") else _different(error, tables)
+        case 2067:  # SQLITE_CONSTRAINT_UNIQUE
+            return _sqlite_duplicate(error, messages, tables)
+    return None
+
+
+def _driver_error(exc: BaseException) -> tuple[BaseException, str | int | None]:
+    """The driver's own error, below what SQLAlchemy and Django wrap around it, and its code."""
+    found: tuple[BaseException, str | int | None] = exc, None
+    below: BaseException | None = exc
+    while below is not None:
+        for name in ("sqlstate", "pgcode", "sqlite_errorcode"):
+            if code := getattr(below, name, None):
+                found = below, code
+        below = getattr(below, "orig", None) or below.__cause__
+    return found
+
+
+def _missing(error: BaseException, tables: TableNames) -> StoreError | None:
+    if not re.search(rf"\b{tables.name()}\b", str(error)):
+        return None  # a trigger of the user's looked for another table
+    return SchemaMismatch(
+        f"There is no table {tables.qualified()} in this database: run postroom init --store URL with the URL of this "
+        "database, or give Outbox the tables=TableNames(...) that it was run with.",
+        table=tables.name(),
+    )
+
+
+def _different(error: BaseException, tables: TableNames) -> StoreError | None:
+    if not re.search(rf"\b{tables.name()}\b.* (?:column|does not exist)", str(error)):
+        return None
+    return SchemaMismatch(
+        f"The table {tables.qualified()} has other columns than this Postroom writes: run postroom init --store URL "
+        "to bring it up to date, or choose another prefix if the table is not Postroom's.",
+        table=tables.name(),
+    )
+
+
+def _sqlite_duplicate(error: BaseException, messages: Sequence[Message], tables: TableNames) -> StoreError | None:
+    column = re.search(rf"\b{tables.name()}\.(id|idempotency_key)$", str(error))
+    return _duplicate(column[1], None, messages) if column else None
+
+
+def _postgres_duplicate(error: BaseException, messages: Sequence[Message], tables: TableNames) -> StoreError | None:
+    facts: Any = getattr(error, "diag", error)  # asyncpg's stand on the error itself
+    constraints = {f"{tables.name()}_id_key": "id", f"{tables.name()}_idempotency": "idempotency_key"}
+    column = constraints.get(facts.constraint_name)
+    if column is None or facts.table_name != tables.name():
+        return None
+    # Without the right to read the table there is no detail.
+    detail = getattr(facts, "message_detail", None) or getattr(facts, "detail", None) or ""
+    value = re.search(r"\)=\((.*)\)", detail, re.DOTALL)
+    return _duplicate(column, value[1] if value else None, messages)
+
+
+def _duplicate(column: str, value: str | None, messages: Sequence[Message]) -> DuplicateMessage:
+    name = column.replace("_", " ")
+    if value is None and len(messages) == 1:
+        value = str(getattr(messages[0], column))
+    which = (
+        f"A message with the {name} {value}"
+        if value
+        else f"A message with the {name} of one of these {len(messages):,}"
+    )
+    return DuplicateMessage(
+        f"{which} is already in the outbox: roll back to where you were before this put, and take it for written "
+        f"or give the new one another {name}.",
+        **{column: value},
+    )

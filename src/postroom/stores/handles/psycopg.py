@@ -1,0 +1,77 @@
+"""psycopg's `Connection` and `AsyncConnection`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from postroom.config import TableNames
+from postroom.errors import NotInTransaction
+from postroom.message import Message
+from postroom.stores._put import put_statement
+from postroom.stores.handles._errors import translated
+
+if TYPE_CHECKING:
+    import psycopg
+
+IDLE, INERROR = 0, 3
+"""libpq's PGTransactionStatusType, the same in every driver on it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PsycopgHandle:
+    """A connection of psycopg. `with connection.transaction()` counts, and so does a BEGIN of the driver's own."""
+
+    connection: psycopg.Connection[Any]
+
+    def check(self) -> None:
+        """Raise NotInTransaction when the connection is idle, or its transaction has failed."""
+        check_status(self.connection.info.transaction_status, "psycopg", "put inside `with connection.transaction():`")
+
+    def write(self, messages: Sequence[Message], tables: TableNames) -> None:
+        """Write the messages, a thousand in a round trip."""
+        from psycopg import Cursor
+
+        statement = put_statement("postgres", "format", tables, messages)
+        # A plain cursor: the connection's own factory may make one that reads another style of parameters.
+        with translated(messages, tables), Cursor(self.connection) as cursor:
+            for row in statement.rows:
+                cursor.execute(statement.sql, row)
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncPsycopgHandle:
+    """An async connection of psycopg."""
+
+    connection: psycopg.AsyncConnection[Any]
+
+    def check(self) -> None:
+        """Raise NotInTransaction when the connection is idle, or its transaction has failed."""
+        status = self.connection.info.transaction_status
+        check_status(status, "psycopg", "put inside `async with connection.transaction():`")
+
+    async def write(self, messages: Sequence[Message], tables: TableNames) -> None:
+        """Write the messages, a thousand in a round trip."""
+        from psycopg import AsyncCursor
+
+        self.check()
+        statement = put_statement("postgres", "format", tables, messages)
+        with translated(messages, tables):
+            async with AsyncCursor(self.connection) as cursor:
+                for row in statement.rows:
+                    await cursor.execute(statement.sql, row)
+
+
+def check_status(status: int, driver: str, remedy: str) -> None:
+    """Raise NotInTransaction when there is no transaction or a failed one. Of a closed connection the driver speaks."""
+    if status == IDLE:
+        raise NotInTransaction(
+            f"The {driver} connection is not in a transaction, so the message would not commit with your data: "
+            f"{remedy}."
+        )
+    if status == INERROR:
+        raise NotInTransaction(
+            f"The transaction of the {driver} connection has failed, so nothing more can be written in it: roll it "
+            "back, or to a savepoint from before the error, and put again."
+        )

@@ -1,0 +1,405 @@
+"""A store that forgets everything when the process ends, and keeps every other promise.
+
+For tests and for trying things out. It is also the contract in its plainest words: the line, the waiting keys and the
+parked ones are computed from the messages each time, with none of the bookkeeping that makes a database fast.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from itertools import count
+from typing import Self
+from uuid import UUID
+
+from postroom.clock import utcnow
+from postroom.config import TableNames
+from postroom.errors import DuplicateMessage, NotInTransaction
+from postroom.message import Message
+from postroom.store import (
+    ERROR_MAX,
+    Buried,
+    Claim,
+    Claimed,
+    Counts,
+    Expired,
+    Lane,
+    Lost,
+    Migration,
+    Published,
+    Query,
+    Record,
+    RelayInfo,
+    Retry,
+    Settled,
+    Settlement,
+    Status,
+    StoreCapabilities,
+    Unsent,
+    Verdict,
+    per_lane,
+)
+from postroom.stores._put import digest, line_hash
+
+LANES_DEFAULT = 64
+
+
+@dataclass(slots=True)
+class Row:
+    """One message and its state."""
+
+    seq: int
+    lane: int
+    message: Message
+    created_at: datetime
+    attempts: int = 0
+    due_at: datetime | None = None
+    solo: bool = False
+    tried_at: datetime | None = None
+    settled_at: datetime | None = None
+    outcome: Status | None = None
+    parks: bool = False
+    code: str | None = None
+    error: str | None = None
+
+    def due(self, now: datetime) -> bool:
+        return self.due_at is None or self.due_at <= now
+
+    def waits(self, now: datetime) -> bool:
+        """It was tried, and its next try is not due: its key waits with it."""
+        return self.tried_at is not None and not self.due(now)
+
+
+@dataclass(slots=True)
+class MemoryTransaction:
+    """A transaction: what is put through it is there once it commits."""
+
+    store: MemoryStore
+    rows: list[Row] = field(default_factory=list)
+    open: bool = True
+
+    def postroom_handle(self) -> Self:
+        return self
+
+    def check(self) -> None:
+        if not self.open:
+            raise NotInTransaction(
+                "The memory store's transaction is over: open a new one with `async with store.transaction()`."
+            )
+
+    async def write(self, messages: Sequence[Message], tables: TableNames) -> None:  # noqa: ARG002 - it has no tables
+        for message in messages:
+            self.rows.append(self.store.written(message, self.rows))
+
+
+class MemoryStore:
+    """See `postroom.store` for what each method promises."""
+
+    def __init__(self, lanes: int = LANES_DEFAULT) -> None:
+        self._rows: dict[int, Row] = {}
+        self._lanes = [Lane(lane, 0, None, None) for lane in range(lanes)]
+        self._claims: dict[int, tuple[Claim, datetime]] = {}
+        self._relays: dict[str, RelayInfo] = {}
+        self._seqs, self._claim_ids = count(1), count(1)
+
+    @property
+    def capabilities(self) -> StoreCapabilities:
+        return StoreCapabilities(
+            name="memory",
+            durable=False,
+            shared=False,
+            concurrent_writers=True,
+            time_precision=timedelta(microseconds=1),
+        )
+
+    async def close(self) -> None:
+        return None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    # ── schema ──
+
+    async def migrate(self) -> Migration:
+        return Migration(before=1, after=1)
+
+    async def check(self) -> None:
+        return None
+
+    # ── writing ──
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[MemoryTransaction]:
+        transaction = MemoryTransaction(self)
+        try:
+            yield transaction
+            self._rows.update((row.seq, row) for row in transaction.rows)
+        finally:
+            transaction.open = False
+
+    async def put(self, messages: Sequence[Message]) -> None:
+        async with self.transaction() as transaction:
+            await transaction.write(messages, TableNames())
+
+    def written(self, message: Message, others: Sequence[Row]) -> Row:
+        """A row for this message, with the next seq, as it is before its transaction commits."""
+        for row in [*self._rows.values(), *others]:
+            if row.message.id == message.id:
+                raise DuplicateMessage(f"A message with id {message.id} is already in the outbox.", id=str(message.id))
+            if message.idempotency_key is not None and row.message.idempotency_key == message.idempotency_key:
+                raise DuplicateMessage(
+                    f"A message with idempotency key {message.idempotency_key!r} is already in the outbox.",
+                    idempotency_key=message.idempotency_key,
+                )
+        lane = line_hash(message.key or str(message.id)) % len(self._lanes)
+        stored = replace_not_before(message)
+        return Row(next(self._seqs), lane, stored, utcnow(), due_at=message.not_before)
+
+    # ── lanes ──
+
+    async def join(self, relay: RelayInfo, *, now: datetime | None = None) -> None:
+        self._relays[relay.owner] = replace(relay, seen_at=now or utcnow())
+
+    async def leave(self, owner: str) -> None:
+        self._relays.pop(owner, None)
+
+    async def relays(self) -> Sequence[RelayInfo]:
+        return sorted(self._relays.values(), key=lambda relay: relay.owner)
+
+    async def lanes(self) -> Sequence[Lane]:
+        return list(self._lanes)
+
+    async def take(
+        self, owner: str, *, limit: int, lease: timedelta, lost: Lost, now: datetime | None = None
+    ) -> Sequence[Lane]:
+        now = now or utcnow()
+        taken = [
+            Lane(lane.lane, lane.epoch + 1, owner, now + lease) for lane in self._lanes if self._takeable(lane, now)
+        ][:limit]
+        for lane in taken:
+            self._lanes[lane.lane] = lane
+            self._let_go(lane.lane, lost, now)
+        return taken
+
+    def _takeable(self, lane: Lane, now: datetime) -> bool:
+        return lane.lease_until is None or lane.lease_until < now
+
+    def _let_go(self, lane: int, lost: Lost, now: datetime) -> None:
+        """Count an attempt for what an earlier owner had in flight here, and drop its claim."""
+        for claim, _ in [held for held in self._claims.values() if held[0].lane == lane]:
+            del self._claims[claim.id]
+            keys_waiting: set[str] = set()
+            for row in (self._rows[claimed.seq] for claimed in claim.messages):
+                if row.settled_at is not None:
+                    continue
+                row.solo = True
+                verdict = lost(row.attempts + 1)
+                if isinstance(verdict, Retry) and row.message.key in keys_waiting:
+                    verdict = replace(verdict, after=timedelta(0))
+                self._record(row, verdict, now)
+                if row.message.key is not None and not (isinstance(verdict, Buried) and not verdict.park):
+                    keys_waiting.add(row.message.key)
+
+    async def renew(
+        self, owner: str, lanes: Mapping[int, int], *, lease: timedelta, now: datetime | None = None
+    ) -> frozenset[int]:
+        now = now or utcnow()
+        mine = self._mine(owner, lanes)
+        for lane in mine:
+            self._lanes[lane] = replace(self._lanes[lane], lease_until=now + lease)
+        return frozenset(mine)
+
+    async def release(self, owner: str, lanes: Mapping[int, int]) -> frozenset[int]:
+        free = [lane for lane in self._mine(owner, lanes) if not self._busy(lane)]
+        for lane in free:
+            self._lanes[lane] = replace(self._lanes[lane], owner=None, lease_until=None)
+        return frozenset(free)
+
+    def _mine(self, owner: str, lanes: Mapping[int, int]) -> list[int]:
+        known = (lane for lane in sorted(lanes) if 0 <= lane < len(self._lanes))
+        return [lane for lane in known if (self._lanes[lane].owner, self._lanes[lane].epoch) == (owner, lanes[lane])]
+
+    def _busy(self, lane: int) -> bool:
+        return any(claim.lane == lane for claim, _ in self._claims.values())
+
+    # ── flow ──
+
+    async def claim(
+        self, owner: str, lanes: Mapping[int, int], *, limit: int, now: datetime | None = None
+    ) -> Sequence[Claim]:
+        now = now or utcnow()
+        free = [lane for lane in self._mine(owner, lanes) if not self._busy(lane)]
+        lines = {lane: self._line(lane, now)[: per_lane(limit, len(free))] for lane in free}
+        fair = sorted((place, lane, row.seq) for lane, line in lines.items() for place, row in enumerate(line))[:limit]
+        chosen: defaultdict[int, list[Row]] = defaultdict(list)
+        for _, lane, seq in fair:
+            chosen[lane].append(self._rows[seq])
+        claims = [self._claimed(owner, lane, lanes[lane], rows, now) for lane, rows in sorted(chosen.items())]
+        self._claims.update((claim.id, (claim, now)) for claim in claims)
+        return claims
+
+    def _line(self, lane: int, now: datetime) -> list[Row]:
+        """The messages of a lane that may go, in order: one alone if it was lost in a crash, else all before such a one."""
+        open_rows = [row for row in self._rows.values() if row.lane == lane and row.settled_at is None]
+        held = self._held(lane, now)
+        ready = sorted(
+            (row for row in open_rows if row.due(now) and row.message.key not in held), key=lambda row: row.seq
+        )
+        if ready and ready[0].solo:
+            return ready[:1]
+        return list(_until_solo(ready))
+
+    def _held(self, lane: int, now: datetime) -> set[str]:
+        """The keys that wait: for the next try of a message of theirs, or for a person."""
+        rows = (row for row in self._rows.values() if row.lane == lane and row.message.key is not None)
+        return {
+            str(row.message.key)
+            for row in rows
+            if (row.settled_at is None and row.waits(now)) or (row.outcome == "dead" and row.parks)
+        }
+
+    def _claimed(self, owner: str, lane: int, epoch: int, rows: Sequence[Row], now: datetime) -> Claim:
+        messages = [Claimed(row.seq, row.attempts, _expired(row, now), row.message) for row in rows]
+        return Claim(next(self._claim_ids), lane, epoch, owner, rows[0].solo, messages)
+
+    async def settle(self, settlements: Sequence[Settlement], *, now: datetime | None = None) -> Mapping[int, Settled]:
+        now = now or utcnow()
+        return {settlement.claim.id: self._settle(settlement, now) for settlement in settlements}
+
+    def _settle(self, settlement: Settlement, now: datetime) -> Settled:
+        claim = settlement.claim
+        if self._claims.pop(claim.id, None) is None:
+            return "already" if self._lanes[claim.lane].epoch == claim.epoch else "lost"
+        for claimed in claim.messages:
+            row = self._rows[claimed.seq]
+            if row.settled_at is None:
+                self._record(row, settlement.verdicts.get(claimed.seq, Unsent()), now)
+        return "settled"
+
+    def _record(self, row: Row, verdict: Verdict, now: datetime) -> None:
+        """Write a verdict into a row: the one table of what each does."""
+        match verdict:
+            case Unsent():
+                return
+            case Published():
+                self._close(row, "published", now)
+                row.attempts, row.tried_at, row.code, row.error = row.attempts + 1, now, None, None
+            case Expired():
+                self._close(row, "expired", now)
+            case Buried():
+                self._close(row, "dead", now)
+                row.attempts, row.tried_at, row.parks = (
+                    row.attempts + 1,
+                    now,
+                    verdict.park and row.message.key is not None,
+                )
+                row.code, row.error = verdict.code, verdict.error[:ERROR_MAX]
+            case Retry():
+                row.attempts, row.tried_at = row.attempts + verdict.spent, now
+                row.due_at = now + verdict.after
+                row.code, row.error = verdict.code, verdict.error[:ERROR_MAX]
+
+    def _close(self, row: Row, outcome: Status, now: datetime) -> None:
+        row.outcome, row.settled_at, row.solo = outcome, now, False
+
+    async def reconcile(self, owner: str, lanes: Mapping[int, int], *, held: Collection[int]) -> int:
+        mine = self._mine(owner, lanes)
+        orphans = [claim.id for claim, _ in self._claims.values() if claim.lane in mine and claim.id not in held]
+        for claim_id in orphans:
+            del self._claims[claim_id]
+        return len(orphans)
+
+    # ── desk ──
+
+    async def counts(self, *, now: datetime | None = None) -> Counts:
+        now = now or utcnow()
+        by_status: defaultdict[Status, int] = defaultdict(int)
+        for row in self._rows.values():
+            by_status[self._status(row)] += 1
+        waiting = [row.created_at for row in self._rows.values() if row.settled_at is None and row.due(now)]
+        return Counts(by_status=by_status, lag=max(now - min(waiting), timedelta(0)) if waiting else timedelta(0))
+
+    async def find(self, query: Query) -> Sequence[Record]:
+        found = [self._record_of(row) for row in self._matching(query)]
+        return found if query.limit is None else found[max(len(found) - query.limit, 0) :]
+
+    async def requeue(self, query: Query, *, now: datetime | None = None) -> int:  # noqa: ARG002 - it keeps no hold to refresh
+        rows = [row for row in self._matching(query) if self._status(row) in ("dead", "failed")]
+        for row in rows:
+            row.settled_at = row.outcome = row.due_at = row.code = row.error = None
+            row.attempts, row.solo, row.parks = 0, False, False
+        return len(rows)
+
+    async def discard(self, query: Query, *, now: datetime | None = None) -> int:
+        rows = [row for row in self._matching(query) if self._status(row) in ("dead", "failed", "pending")]
+        for row in rows:
+            self._close(row, "discarded", now or utcnow())
+            row.parks = False
+        return len(rows)
+
+    def _matching(self, query: Query) -> Iterator[Row]:
+        ids: set[UUID] = set(query.ids)
+        for _, row in sorted(self._rows.items()):
+            if (
+                (not ids or row.message.id in ids)
+                and query.status in (None, self._status(row))
+                and query.type in (None, row.message.type)
+                and query.key in (None, row.message.key)
+                and (query.since is None or row.created_at >= query.since)
+            ):
+                yield row
+
+    def _status(self, row: Row) -> Status:
+        if row.outcome is not None:
+            return row.outcome
+        if self._in_flight(row):
+            return "sending"
+        return "failed" if row.attempts else "pending"
+
+    def _in_flight(self, row: Row) -> tuple[Claim, datetime] | None:
+        held = (held for held in self._claims.values() if held[0].lane == row.lane)
+        return next((entry for entry in held if any(claimed.seq == row.seq for claimed in entry[0].messages)), None)
+
+    def _record_of(self, row: Row) -> Record:
+        flight = self._in_flight(row) if row.outcome is None else None
+        key = row.message.key
+        parked = key is not None and any(other.parks for other in self._rows.values() if other.message.key == key)
+        return Record(
+            seq=row.seq,
+            status=self._status(row),
+            attempts=row.attempts,
+            lane=row.lane,
+            created_at=row.created_at,
+            updated_at=row.settled_at or row.tried_at or row.created_at,
+            message=row.message,
+            owner=flight[0].owner if flight else None,
+            locked_at=flight[1] if flight else None,
+            due_at=row.due_at,
+            settled_at=row.settled_at,
+            digest=digest(row.message) if row.message.idempotency_key else None,
+            last_error_code=row.code,
+            last_error=row.error,
+            parked=row.parks or (parked and row.settled_at is None),
+        )
+
+
+def _until_solo(rows: Sequence[Row]) -> Iterator[Row]:
+    for row in rows:
+        if row.solo:
+            return
+        yield row
+
+
+def _expired(row: Row, now: datetime) -> bool:
+    return row.message.expires_at is not None and row.message.expires_at <= now
+
+
+def replace_not_before(message: Message) -> Message:
+    """The message as a store gives it back: when it may go is the row's `due_at` from then on."""
+    return message.replace(not_before=None) if message.not_before is not None else message

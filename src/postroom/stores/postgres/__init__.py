@@ -1,0 +1,129 @@
+"""Postroom on PostgreSQL 14 and later, by psycopg 3; also behind a transaction pooler."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Self
+
+from postroom.config import TableNames
+from postroom.message import Message
+from postroom.store import (
+    Claim,
+    Counts,
+    Lane,
+    Lost,
+    Migration,
+    Query,
+    Record,
+    RelayInfo,
+    Settled,
+    Settlement,
+    StoreCapabilities,
+)
+from postroom.stores.postgres.connections import Connections
+from postroom.stores.postgres.desk import Desk
+from postroom.stores.postgres.flow import Flow
+from postroom.stores.postgres.lanes import Lanes
+from postroom.stores.postgres.schema import Schema
+from postroom.stores.postgres.statements import Statements
+from postroom.stores.postgres.transaction import PostgresTransaction
+from postroom.urls import redact
+
+
+class PostgresStore:
+    """See `postroom.store` for what each method promises. Leases are by the server's clock."""
+
+    def __init__(self, url: str, *, tables: TableNames | None = None, lanes: int | None = None) -> None:
+        self._url = url
+        self._tables = tables or TableNames()
+        self._connections = Connections(url)
+        self._statements = Statements(self._tables)
+        self._schema = Schema(self._tables, lanes)
+        self._lanes, self._flow, self._desk = Lanes(self._statements), Flow(self._statements), Desk(self._statements)
+
+    @property
+    def capabilities(self) -> StoreCapabilities:
+        return StoreCapabilities(
+            name="postgres",
+            durable=True,
+            shared=True,
+            concurrent_writers=True,
+            time_precision=timedelta(microseconds=1),
+        )
+
+    async def close(self) -> None:
+        await self._connections.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def migrate(self) -> Migration:
+        return await self._connections.run(self._schema.migrate)
+
+    async def check(self) -> None:
+        await self._connections.run(lambda tx: self._schema.check(tx, redact(self._url)))
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[PostgresTransaction]:
+        async with self._connections.transaction() as connection:
+            handle = PostgresTransaction(connection)
+            try:
+                yield handle
+            finally:
+                handle.open = False
+
+    async def put(self, messages: Sequence[Message]) -> None:
+        await self._connections.run(lambda tx: PostgresTransaction(tx).write(messages, self._tables))
+
+    async def join(self, relay: RelayInfo, *, now: datetime | None = None) -> None:
+        await self._connections.run(lambda tx: self._lanes.join(tx, relay, now))
+
+    async def leave(self, owner: str) -> None:
+        await self._connections.run(lambda tx: self._lanes.leave(tx, owner))
+
+    async def relays(self) -> Sequence[RelayInfo]:
+        return await self._connections.run(self._lanes.relays)
+
+    async def lanes(self) -> Sequence[Lane]:
+        return await self._connections.run(self._lanes.lanes)
+
+    async def take(
+        self, owner: str, *, limit: int, lease: timedelta, lost: Lost, now: datetime | None = None
+    ) -> Sequence[Lane]:
+        return await self._connections.run(lambda tx: self._lanes.take(tx, owner, limit, lease, lost, now))
+
+    async def renew(
+        self, owner: str, lanes: Mapping[int, int], *, lease: timedelta, now: datetime | None = None
+    ) -> frozenset[int]:
+        return await self._connections.run(lambda tx: self._lanes.renew(tx, owner, lanes, lease, now))
+
+    async def release(self, owner: str, lanes: Mapping[int, int]) -> frozenset[int]:
+        return await self._connections.run(lambda tx: self._lanes.release(tx, owner, lanes))
+
+    async def claim(
+        self, owner: str, lanes: Mapping[int, int], *, limit: int, now: datetime | None = None
+    ) -> Sequence[Claim]:
+        return await self._connections.run(lambda tx: self._flow.claim(tx, owner, lanes, limit, now))
+
+    async def settle(self, settlements: Sequence[Settlement], *, now: datetime | None = None) -> Mapping[int, Settled]:
+        return await self._connections.run(lambda tx: self._flow.settle(tx, settlements, now))
+
+    async def reconcile(self, owner: str, lanes: Mapping[int, int], *, held: Collection[int]) -> int:
+        return await self._connections.run(lambda tx: self._flow.reconcile(tx, owner, lanes, held))
+
+    async def counts(self, *, now: datetime | None = None) -> Counts:
+        return await self._connections.run(lambda tx: self._desk.counts(tx, now))
+
+    async def find(self, query: Query) -> Sequence[Record]:
+        return await self._connections.run(lambda tx: self._desk.find(tx, query))
+
+    async def requeue(self, query: Query, *, now: datetime | None = None) -> int:  # noqa: ARG002 - no clock is needed
+        return await self._connections.run(lambda tx: self._desk.requeue(tx, query))
+
+    async def discard(self, query: Query, *, now: datetime | None = None) -> int:
+        return await self._connections.run(lambda tx: self._desk.discard(tx, query, now))

@@ -1,0 +1,144 @@
+"""Connections: few, opened when needed, given back after each transaction.
+
+No session settings and no session state: a transaction pooler (PgBouncer) may put each transaction on another server
+connection. Prepared statements are the one exception, and the pooler that does not carry them over is recognised by its
+error: then they are left off, and the transaction is run again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias, TypeVar
+
+import psycopg
+from psycopg import AsyncConnection, errors
+
+from postroom.errors import SchemaMismatch, StoreError, StoreUnavailable
+from postroom.urls import redact
+
+Result = TypeVar("Result")
+Connection: TypeAlias = AsyncConnection[tuple[Any, ...]]
+
+AT_ONCE = 8
+"""How many transactions of one store run at once; more wait their turn."""
+CONNECT_TIMEOUT_SECONDS = 10
+PREPARE_AFTER = 3
+VERSION_MIN = 140_000
+NOT_PREPARED_HERE = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement)
+
+
+class Connections:
+    """A small pool that says why it cannot connect."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._idle: list[Connection] = []
+        self._turn = asyncio.Semaphore(AT_ONCE)
+        self._prepare_after: int | None = PREPARE_AFTER
+
+    async def run(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
+        """Run *work* in one transaction: committed when it returns, rolled back when it raises."""
+        try:
+            return await self._run(work)
+        except NOT_PREPARED_HERE:
+            self._prepare_after = None
+            await self._forget()
+            try:
+                return await self._run(work)
+            except psycopg.Error as exc:
+                raise self._translated(exc) from exc
+        except psycopg.Error as exc:
+            raise self._translated(exc) from exc
+
+    async def _run(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
+        async with self._transaction() as connection:
+            return await work(connection)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Connection]:
+        """A connection inside a transaction. It cannot be run again: prepare nothing in it."""
+        try:
+            async with self._transaction() as connection:
+                yield connection
+        except psycopg.Error as exc:
+            raise self._translated(exc) from exc
+
+    @asynccontextmanager
+    async def _transaction(self) -> AsyncIterator[Connection]:
+        async with self._turn:
+            connection = await self._take()
+            try:
+                async with connection.transaction():
+                    yield connection
+            except BaseException:
+                await self._give_back(connection)
+                raise
+            await self._give_back(connection)
+
+    async def close(self) -> None:
+        """Close what is idle; what is in use is closed when it is given back."""
+        await self._forget()
+
+    async def _take(self) -> Connection:
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.closed and not _has_said_farewell(connection):
+                return connection
+            await connection.close()
+        connection = await AsyncConnection.connect(
+            self._url,
+            autocommit=True,
+            prepare_threshold=self._prepare_after,
+            connect_timeout=CONNECT_TIMEOUT_SECONDS,
+        )
+        version = connection.info.server_version
+        if version < VERSION_MIN:
+            await connection.close()
+            raise StoreError(
+                f"PostgreSQL at {redact(self._url)} is version {version // 10_000}; "
+                f"Postroom needs {VERSION_MIN // 10_000} or later."
+            )
+        return connection
+
+    async def _give_back(self, connection: Connection) -> None:
+        if connection.broken or connection.closed or connection.prepare_threshold != self._prepare_after:
+            await connection.close()
+        else:
+            self._idle.append(connection)
+
+    async def _forget(self) -> None:
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            await connection.close()
+
+    def _translated(self, exc: psycopg.Error) -> StoreError:
+        """What PostgreSQL said, by its code."""
+        where = redact(self._url)
+        said = _first_line(exc)
+        match exc:
+            case errors.UndefinedTable() | errors.InvalidSchemaName() | errors.UndefinedColumn():
+                return SchemaMismatch(
+                    f"The tables of Postroom are not in {where}: run `postroom init --store {where}`."
+                )
+            case errors.InsufficientPrivilege():
+                return StoreError(f"PostgreSQL at {where} refuses: {said}; grant this user what it lacks.")
+            case psycopg.OperationalError() | psycopg.InterfaceError():
+                return StoreUnavailable(
+                    f"PostgreSQL at {where} cannot be used: {said}; check that it runs, the address, the user and the password."
+                )
+        return StoreError(f"PostgreSQL at {where} refuses: {said}.")
+
+
+def _has_said_farewell(connection: Connection) -> bool:
+    """Is there something to read though nothing was asked? Then the server ended it, and a new one is needed."""
+    socket = select.poll()
+    socket.register(connection.pgconn.socket, select.POLLIN)
+    return bool(socket.poll(0))
+
+
+def _first_line(exc: psycopg.Error) -> str:
+    said = (exc.diag.message_primary or str(exc)).strip().splitlines()
+    return said[-1].strip().rstrip(".") if said else type(exc).__name__

@@ -1,0 +1,80 @@
+"""What a person asks and does: counts, find, requeue, discard."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from postroom.store import Counts, Query, Record, Status
+from postroom.stores._rows import message_of
+from postroom.stores.postgres.connections import Connection
+from postroom.stores.postgres.statements import Statements
+from postroom.stores.postgres.verdicts import Verdicts
+
+
+class Desk:
+    """Each method runs inside the transaction it is given."""
+
+    def __init__(self, statements: Statements) -> None:
+        self._run, self._rows = statements.run, statements.rows
+        self._verdicts = Verdicts(statements)
+
+    async def counts(self, connection: Connection, now: datetime | None) -> Counts:
+        by_status: dict[Status, int] = dict(await self._rows(connection, "counts"))
+        ((lag,),) = await self._rows(connection, "oldest", now=now)
+        return Counts(by_status=by_status, lag=max(lag or timedelta(0), timedelta(0)))
+
+    async def find(self, connection: Connection, query: Query) -> Sequence[Record]:
+        rows = await self._rows(connection, "find", **_parameters(query), limit=query.limit)
+        return [_record(*row) for row in rows]
+
+    async def requeue(self, connection: Connection, query: Query) -> int:
+        found = await self._alone_with(connection, query, "dead", "failed")
+        await self._run(connection, "requeue", seqs=list(found))
+        await self._verdicts.look_after(connection, {key for key in found.values() if key is not None})
+        return len(found)
+
+    async def discard(self, connection: Connection, query: Query, now: datetime | None) -> int:
+        found = await self._alone_with(connection, query, "dead", "failed", "pending")
+        await self._run(connection, "discard", seqs=list(found), now=now)
+        await self._verdicts.look_after(connection, {key for key in found.values() if key is not None})
+        return len(found)
+
+    async def _alone_with(self, connection: Connection, query: Query, *statuses: Status) -> dict[int, str | None]:
+        """The messages that match, in one of these statuses, with no claim possible until this transaction ends."""
+        rows = await self._rows(connection, "matching", **_parameters(query), statuses=list(statuses))
+        await self._run(connection, "lock_lanes", lanes=sorted({lane for _, lane, _ in rows}))
+        seqs = [seq for seq, *_ in rows]
+        return dict(await self._rows(connection, "still", seqs=seqs, statuses=list(statuses)))
+
+
+def _parameters(query: Query) -> dict[str, Any]:
+    return {
+        "ids": list(query.ids) or None,
+        "status": query.status,
+        "type": query.type,
+        "key": query.key,
+        "since": query.since,
+    }
+
+
+def _record(*row: Any) -> Record:
+    seq, status, attempts, lane, created, updated, owner, locked, due, settled, digest, code, error, parked = row[:14]
+    return Record(
+        seq=seq,
+        status=status,
+        attempts=attempts,
+        lane=lane,
+        created_at=created,
+        updated_at=updated,
+        message=message_of(row[14:]),
+        owner=owner,
+        locked_at=locked,
+        due_at=due,
+        settled_at=settled,
+        digest=digest,
+        last_error_code=code,
+        last_error=error,
+        parked=parked,
+    )

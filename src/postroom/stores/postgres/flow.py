@@ -1,0 +1,139 @@
+"""Messages on their way out: claim, settle, reconcile."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from itertools import groupby
+from typing import Any
+
+from postroom.store import Buried, Claim, Claimed, Retry, Settled, Settlement, Verdict, per_lane
+from postroom.stores._rows import message_of
+from postroom.stores.postgres.connections import Connection
+from postroom.stores.postgres.lanes import arrays
+from postroom.stores.postgres.statements import Statements
+from postroom.stores.postgres.verdicts import Verdicts
+
+WALK_MAX = 16_384
+"""How far one look goes along a line that is full of messages that have to wait."""
+
+
+class Flow:
+    """Each method runs inside the transaction it is given."""
+
+    def __init__(self, statements: Statements) -> None:
+        self._run, self._rows = statements.run, statements.rows
+        self._verdicts = Verdicts(statements)
+
+    async def claim(
+        self, connection: Connection, owner: str, lanes: Mapping[int, int], limit: int, now: datetime | None
+    ) -> Sequence[Claim]:
+        mine = await self._rows(connection, "lock_mine", owner=owner, now=now, **arrays(lanes))
+        if not mine or limit < 1:
+            return []
+        at: datetime = mine[0][2]
+        epochs = {lane: epoch for lane, epoch, *_ in mine}
+        want = per_lane(limit, len(epochs))
+        claims: list[Claim] = []
+        reach = want
+        while epochs and limit > 0:
+            ceilings = await self._lift(connection, list(epochs), want, at)
+            found, moved = await self._look(connection, owner, epochs, limit, want, reach, ceilings, at)
+            claims += found
+            limit -= sum(len(claim.messages) for claim in found)
+            for claim in found:
+                del epochs[claim.lane]
+            if not moved and not ceilings.keys() & epochs.keys():
+                break
+            # The line was full of messages that have to wait; they are out of it now, so look further.
+            reach = min(4 * reach, WALK_MAX)
+        return sorted(claims, key=lambda claim: claim.lane)
+
+    async def _lift(self, connection: Connection, lanes: Sequence[int], want: int, at: datetime) -> dict[int, int]:
+        """Put what is due now back in the line; the ceiling of each lane where more is due than was lifted.
+
+        Nothing behind the ceiling may go: it could be a later message of a key whose earlier one is still on the shelf.
+        """
+        lifted: dict[int, list[int]] = {}
+        for lane, seq in await self._rows(connection, "lift_due", lanes=lanes, want=want, now=at):
+            lifted.setdefault(lane, []).append(seq)
+        return {lane: max(seqs) for lane, seqs in lifted.items() if len(seqs) == want}
+
+    async def _look(
+        self,
+        connection: Connection,
+        owner: str,
+        epochs: Mapping[int, int],
+        limit: int,
+        want: int,
+        reach: int,
+        ceilings: Mapping[int, int],
+        at: datetime,
+    ) -> tuple[list[Claim], int]:
+        """One look at the lines: what was claimed, and how many messages were taken out of the line."""
+        rows = await self._rows(
+            connection,
+            "claim",
+            owner=owner,
+            limit=limit,
+            want=want,
+            reach=reach,
+            now=at,
+            capped=list(ceilings),
+            ceilings=list(ceilings.values()),
+            **arrays(epochs),
+        )
+        moved, freed = rows[0][:2]
+        await self._verdicts.look_after(connection, freed)
+        chosen = (row[2:] for row in rows if row[2] is not None)
+        return [_claim(owner, list(group)) for _, group in groupby(chosen, key=lambda row: row[0])], moved
+
+    async def settle(
+        self, connection: Connection, settlements: Sequence[Settlement], now: datetime | None
+    ) -> Mapping[int, Settled]:
+        ids = [settlement.claim.id for settlement in settlements]
+        fenced = {claim_id for (claim_id,) in await self._rows(connection, "fence", ids=ids)}
+        verdicts: dict[int, Verdict] = {}
+        keys: set[str] = set()
+        answers: dict[int, Settled] = {}
+        for settlement in settlements:
+            claim = settlement.claim
+            if claim.id not in fenced:
+                answers[claim.id] = await self._why(connection, claim)
+                continue
+            answers[claim.id] = "settled"
+            keys |= claim.held
+            for claimed in claim.messages:
+                verdict = settlement.verdicts.get(claimed.seq)
+                if verdict is not None:
+                    verdicts[claimed.seq] = verdict
+                    if claimed.message.key is not None and isinstance(verdict, Retry | Buried):
+                        keys.add(claimed.message.key)
+        await self._verdicts.record(connection, verdicts, now)
+        await self._verdicts.look_after(connection, keys)
+        return answers
+
+    async def _why(self, connection: Connection, claim: Claim) -> Settled:
+        mine = await self._rows(connection, "is_mine", lane=claim.lane, epoch=claim.epoch)
+        return "already" if mine else "lost"
+
+    async def reconcile(
+        self, connection: Connection, owner: str, lanes: Mapping[int, int], held: Collection[int]
+    ) -> int:
+        dropped = await self._run(connection, "reconcile", owner=owner, held=list(held), **arrays(lanes))
+        return dropped.rowcount
+
+
+def _claim(owner: str, rows: Sequence[tuple[Any, ...]]) -> Claim:
+    """The claim of one lane: each row begins with id, lane, epoch, solo, held; then comes the message."""
+    claim_id, lane, epoch, solo, _ = rows[0][:5]
+    messages = [
+        Claimed(seq, attempts, expired, message_of(columns))
+        for seq, attempts, expired, *columns in (row[5:] for row in rows)
+    ]
+    keys = frozenset(
+        claimed.message.key
+        for row, claimed in zip(rows, messages, strict=True)
+        if row[4] and claimed.message.key is not None
+    )
+    return Claim(claim_id, lane, epoch, owner, solo, messages, keys)

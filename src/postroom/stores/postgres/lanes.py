@@ -1,0 +1,86 @@
+"""Who may send what: take, renew, release."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from postroom.store import Buried, Lane, Lost, RelayInfo, Retry, Verdict
+from postroom.stores.postgres.connections import Connection
+from postroom.stores.postgres.statements import Statements
+from postroom.stores.postgres.verdicts import Verdicts
+
+
+class Lanes:
+    """Each method runs inside the transaction it is given."""
+
+    def __init__(self, statements: Statements) -> None:
+        self._run, self._rows = statements.run, statements.rows
+        self._verdicts = Verdicts(statements)
+
+    async def join(self, connection: Connection, relay: RelayInfo, now: datetime | None) -> None:
+        await self._run(
+            connection,
+            "join",
+            owner=relay.owner,
+            name=relay.name,
+            host=relay.host,
+            pid=relay.pid,
+            version=relay.version,
+            now=now,
+        )
+
+    async def leave(self, connection: Connection, owner: str) -> None:
+        await self._run(connection, "leave", owner=owner)
+
+    async def relays(self, connection: Connection) -> Sequence[RelayInfo]:
+        return [
+            RelayInfo(owner=owner, name=name, host=host, pid=pid, version=version, seen_at=seen)
+            for owner, name, host, pid, version, seen in await self._rows(connection, "relays")
+        ]
+
+    async def lanes(self, connection: Connection) -> Sequence[Lane]:
+        return [Lane(*row) for row in await self._rows(connection, "lanes")]
+
+    async def take(
+        self, connection: Connection, owner: str, limit: int, lease: timedelta, lost: Lost, now: datetime | None
+    ) -> Sequence[Lane]:
+        rows = await self._rows(connection, "take", owner=owner, limit=limit, lease=lease, now=now)
+        if rows:
+            await self._let_go(connection, [lane for lane, *_ in rows], lost, now)
+        return sorted((Lane(*row) for row in rows), key=lambda lane: lane.lane)
+
+    async def _let_go(self, connection: Connection, lanes: Sequence[int], lost: Lost, now: datetime | None) -> None:
+        """Count an attempt for what an earlier owner had in flight here, and drop its claim (R6)."""
+        dropped = await self._rows(connection, "let_go", lanes=lanes)
+        seqs = [seq for (claim,) in dropped for seq in claim]
+        if not seqs:
+            return
+        keys: set[str] = set()
+        verdicts: dict[int, Verdict] = {}
+        for seq, key, attempts in await self._rows(connection, "lost", seqs=seqs):
+            verdict = lost(attempts + 1)
+            # Of several of one key, the first one's wait is the key's.
+            if isinstance(verdict, Retry) and key in keys:
+                verdict = replace(verdict, after=timedelta(0))
+            verdicts[seq] = verdict
+            if key is not None and not (isinstance(verdict, Buried) and not verdict.park):
+                keys.add(key)
+        await self._verdicts.record(connection, verdicts, now, solo=True)
+        await self._verdicts.look_after(connection, keys)
+
+    async def renew(
+        self, connection: Connection, owner: str, lanes: Mapping[int, int], lease: timedelta, now: datetime | None
+    ) -> frozenset[int]:
+        rows = await self._rows(connection, "renew", owner=owner, lease=lease, now=now, **arrays(lanes))
+        return frozenset(lane for (lane,) in rows)
+
+    async def release(self, connection: Connection, owner: str, lanes: Mapping[int, int]) -> frozenset[int]:
+        rows = await self._rows(connection, "release", owner=owner, **arrays(lanes))
+        return frozenset(lane for (lane,) in rows)
+
+
+def arrays(lanes: Mapping[int, int]) -> dict[str, list[int]]:
+    """Lanes and their epochs, as two parameters."""
+    return {"lanes": list(lanes), "epochs": list(lanes.values())}

@@ -1,0 +1,81 @@
+"""The tables: made, brought up to date, checked."""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+from psycopg import sql
+
+from postroom.config import TableNames
+from postroom.errors import StoreError
+from postroom.store import Migration
+from postroom.stores._migrate import newest, other_lanes, pending, require
+from postroom.stores._sql import rename
+from postroom.stores.postgres.connections import Connection
+
+PACKAGE = "postroom.stores.postgres"
+
+
+class Schema:
+    """Each method runs inside the transaction it is given."""
+
+    def __init__(self, tables: TableNames, lanes: int | None) -> None:
+        self._tables = tables
+        self._lanes = lanes
+        names = (name for name in (tables.schema, tables.name("schema")) if name is not None)
+        self._versions = sql.Identifier(*names)
+
+    async def migrate(self, connection: Connection) -> Migration:
+        # Two at once: one waits here until the other has committed. The lock goes with the transaction.
+        await connection.execute("SELECT pg_advisory_xact_lock(%s)", [crc32(self._tables.qualified().encode())])
+        _require_utf8(connection)
+        before = await self._version(connection)
+        steps = pending(PACKAGE, before)
+        await self._check_lanes(connection, before)
+        if steps:
+            await self._make_room(connection)
+        for step in steps:
+            script = rename(step.sql, self._tables, self._lanes or 64)
+            await connection.execute(script, prepare=False)
+            insert = sql.SQL("INSERT INTO {} (version, name) VALUES (%s, %s)").format(self._versions)
+            await connection.execute(insert, [step.number, step.name])
+        return Migration(before=before, after=newest(PACKAGE), applied=[step.name for step in steps])
+
+    async def check(self, connection: Connection, store: str) -> None:
+        require(PACKAGE, await self._version(connection), store=store)
+
+    async def _make_room(self, connection: Connection) -> None:
+        if self._tables.schema is not None:
+            create_schema = sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(self._tables.schema))
+            await connection.execute(create_schema)
+        create = sql.SQL(
+            "CREATE TABLE IF NOT EXISTS {} (version integer PRIMARY KEY, name text NOT NULL, "
+            "applied_at timestamptz NOT NULL DEFAULT clock_timestamp())"
+        ).format(self._versions)
+        await connection.execute(create)
+
+    async def _version(self, connection: Connection) -> int:
+        known = await connection.execute("SELECT to_regclass(%s)", [self._tables.qualified("schema")])
+        if (await known.fetchone() or (None,))[0] is None:
+            return 0
+        newest_row = await connection.execute(
+            sql.SQL("SELECT coalesce(max(version), 0) FROM {}").format(self._versions)
+        )
+        return int((await newest_row.fetchone() or (0,))[0])
+
+    async def _check_lanes(self, connection: Connection, version: int) -> None:
+        if version and self._lanes is not None:
+            names = (name for name in (self._tables.schema, self._tables.name("lane")) if name is not None)
+            counted = await connection.execute(sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(*names)))
+            found = int((await counted.fetchone() or (0,))[0])
+            if found != self._lanes:
+                raise other_lanes(found, self._lanes)
+
+
+def _require_utf8(connection: Connection) -> None:
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise StoreError(
+            f"The database {connection.info.dbname} is encoded in {encoding}; bodies are kept byte for byte only in UTF8: "
+            "create it with ENCODING 'UTF8'."
+        )

@@ -1,0 +1,72 @@
+-- name: counts
+SELECT status, count(*)
+FROM outbox_messages
+GROUP BY status
+
+-- name: oldest
+SELECT coalesce(CAST(:now AS timestamptz), clock_timestamp()) - min(created_at)
+FROM outbox
+WHERE settled_at IS NULL
+  AND (due_at IS NULL OR due_at <= coalesce(CAST(:now AS timestamptz), clock_timestamp()))
+
+-- name: find
+-- The newest so many, oldest first.
+SELECT * FROM (
+    SELECT seq, status, attempts, lane, created_at, updated_at,
+        owner, locked_at, due_at, settled_at, digest, last_error_code, last_error, parked,
+        id, type, key, aggregate, topic, payload, body, content_type, headers,
+        correlation_id, causation_id, traceparent, idempotency_key, time, expires_at
+    FROM outbox_messages
+    WHERE (CAST(:ids AS uuid[]) IS NULL OR id = ANY (CAST(:ids AS uuid[])))
+      AND (CAST(:status AS text) IS NULL OR status = CAST(:status AS text))
+      AND (CAST(:type AS text) IS NULL OR type = CAST(:type AS text))
+      AND (CAST(:key AS text) IS NULL OR key = CAST(:key AS text))
+      AND (CAST(:since AS timestamptz) IS NULL OR created_at >= CAST(:since AS timestamptz))
+    ORDER BY seq DESC
+    LIMIT CAST(:limit AS bigint)) AS newest
+ORDER BY seq
+
+-- name: matching
+SELECT seq, lane, key
+FROM outbox_messages
+WHERE (CAST(:ids AS uuid[]) IS NULL OR id = ANY (CAST(:ids AS uuid[])))
+  AND (CAST(:status AS text) IS NULL OR status = CAST(:status AS text))
+  AND (CAST(:type AS text) IS NULL OR type = CAST(:type AS text))
+  AND (CAST(:key AS text) IS NULL OR key = CAST(:key AS text))
+  AND (CAST(:since AS timestamptz) IS NULL OR created_at >= CAST(:since AS timestamptz))
+  AND status = ANY (CAST(:statuses AS text[]))
+
+-- name: still
+-- R25, looked at again now that no claim can be made in these lanes.
+SELECT seq, key
+FROM outbox_messages
+WHERE seq = ANY (:seqs)
+  AND status = ANY (CAST(:statuses AS text[]))  -- guard: nothing in flight
+
+-- name: lock_lanes
+SELECT lane
+FROM outbox_lane
+WHERE lane = ANY (CAST(:lanes AS smallint[]))
+ORDER BY lane
+FOR UPDATE
+
+-- name: requeue
+-- Back to pending, with the same id and place. Behind a hold it waits its turn; its key is looked after next.
+UPDATE outbox
+SET outcome = NULL,
+    settled_at = NULL,
+    attempts = 0,
+    due_at = NULL,
+    solo = false,
+    shelf = CASE WHEN EXISTS (SELECT 1 FROM outbox_hold h WHERE h.key = outbox.key) THEN 'key' END,
+    last_error_code = NULL,
+    last_error = NULL
+WHERE seq = ANY (:seqs)
+
+-- name: discard
+UPDATE outbox
+SET outcome = 'discarded',
+    settled_at = coalesce(CAST(:now AS timestamptz), clock_timestamp()),
+    shelf = NULL,
+    solo = false
+WHERE seq = ANY (:seqs)

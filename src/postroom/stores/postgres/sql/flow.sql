@@ -1,0 +1,244 @@
+-- name: lock_mine
+-- R11: mine, at this epoch; locked to the commit, so that neither a take nor another claim of mine comes between (a
+-- share lock would let the latter). In order, as renew and release do. The claim's commit also makes everything it read
+-- durable, whatever the session's setting: what is sent must not be forgotten. And it looks everything up by an index:
+-- a plan made, and kept, while hardly a key was on hold would read all of them once per message later.
+SELECT l.lane, l.epoch, coalesce(CAST(:now AS timestamptz), clock_timestamp()),
+    set_config('synchronous_commit', 'on', true), set_config('enable_seqscan', 'off', true)
+FROM outbox_lane l
+JOIN unnest(CAST(:lanes AS smallint[]), CAST(:epochs AS bigint[])) AS held (lane, epoch) ON held.lane = l.lane
+WHERE l.owner = :owner  -- guard: owner
+  AND l.epoch = held.epoch  -- guard: epoch
+ORDER BY l.lane
+FOR NO KEY UPDATE OF l
+
+-- name: lift_due
+-- What is due now goes back in the line. The lowest seqs first: see `ceiling` in the code.
+WITH due AS MATERIALIZED (
+    SELECT o.seq
+    FROM unnest(CAST(:lanes AS smallint[])) AS l (lane)
+    CROSS JOIN LATERAL (
+        SELECT seq FROM outbox
+        WHERE settled_at IS NULL AND shelf = 'time'
+          AND lane = l.lane
+          AND due_at <= :now
+        ORDER BY seq
+        LIMIT :want) AS o)
+UPDATE outbox
+SET shelf = NULL
+WHERE seq = ANY (ARRAY(SELECT seq FROM due))
+RETURNING lane, seq
+
+-- name: claim
+-- One look, one snapshot: the line of each lane from its very start (openness decides, never a position: R15), and what
+-- waited behind keys whose time has come. What has to wait is taken out of the line, so that nobody walks past it again;
+-- what may go is claimed, the first of every lane before the second of any. OFFSET 0 keeps a look-up a look-up: as a join
+-- the planner may read all that is on hold for each lane.
+WITH
+-- Looked at only now that the lanes are locked: an earlier snapshot might not show the claim just committed.
+free AS MATERIALIZED (
+    SELECT l.lane, l.epoch
+    FROM unnest(CAST(:lanes AS smallint[]), CAST(:epochs AS bigint[])) AS l (lane, epoch)
+    WHERE true
+      AND NOT EXISTS (SELECT 1 FROM outbox_claim c WHERE c.lane = l.lane)  -- guard: nothing in flight
+),
+line AS MATERIALIZED (
+    SELECT l.lane, o.seq, o.key, o.solo, o.tried, o.early,
+        EXISTS (SELECT 1 FROM outbox_hold h WHERE h.key = o.key OFFSET 0) AS held
+    FROM free l
+    CROSS JOIN LATERAL (
+        SELECT seq, key, solo, tried_at IS NOT NULL AS tried, coalesce(due_at > :now, false) AS early
+        FROM outbox
+        WHERE settled_at IS NULL AND shelf IS NULL
+          AND lane = l.lane
+        ORDER BY seq
+        LIMIT :reach) AS o
+),
+freed AS MATERIALIZED (
+    SELECT key, lane
+    FROM outbox_hold
+    WHERE lane = ANY (ARRAY(SELECT lane FROM free))
+      AND until <= :now  -- guard: the wait is over
+    ORDER BY until
+    LIMIT :limit
+),
+behind AS MATERIALIZED (
+    SELECT f.lane, o.seq, o.key, o.solo, o.tried, o.early
+    FROM freed f
+    CROSS JOIN LATERAL (
+        SELECT seq, key, solo, tried_at IS NOT NULL AS tried, coalesce(due_at > :now, false) AS early
+        FROM outbox
+        WHERE settled_at IS NULL AND shelf = 'key'
+          AND key = f.key
+        ORDER BY seq
+        LIMIT :want) AS o
+),
+-- A freed key goes on with what stands in the line only where all that stood behind it is in sight.
+in_sight AS MATERIALIZED (
+    SELECT key FROM freed
+    EXCEPT
+    SELECT key FROM behind GROUP BY key HAVING count(*) >= :want
+),
+of_freed AS MATERIALIZED (
+    SELECT lane, seq, key, solo, early, shelved,
+        -- A message in backoff stops the rest of its key.
+        bool_or(tried AND early) OVER (PARTITION BY key ORDER BY seq) AS stopped
+    FROM (
+        SELECT lane, seq, key, solo, tried, early, true AS shelved FROM behind
+        UNION ALL
+        SELECT lane, seq, key, solo, tried, early, false FROM line WHERE held AND key IN (SELECT key FROM in_sight)
+    ) AS both_sides
+),
+ready AS MATERIALIZED (
+    SELECT lane, seq, solo, false AS held, key FROM line WHERE NOT held AND NOT early
+    UNION ALL
+    SELECT lane, seq, solo, true, key FROM of_freed WHERE NOT stopped AND NOT early
+),
+ranked AS (
+    SELECT r.lane, r.seq, r.solo, r.held, r.key,
+        row_number() OVER lane_line AS place,
+        count(*) FILTER (WHERE r.solo) OVER lane_line AS solos
+    FROM ready r
+    LEFT JOIN unnest(CAST(:capped AS smallint[]), CAST(:ceilings AS bigint[])) AS c (lane, ceiling) ON c.lane = r.lane
+    WHERE c.ceiling IS NULL OR r.seq <= c.ceiling
+    WINDOW lane_line AS (PARTITION BY r.lane ORDER BY r.seq)
+),
+chosen AS MATERIALIZED (
+    SELECT lane, seq, solo, held, key
+    FROM ranked
+    WHERE place <= :want
+      -- R8: one that was lost in a crash travels alone.
+      AND (solos = 0 OR (solo AND place = 1))
+    ORDER BY place, lane
+    LIMIT :limit
+),
+claims AS (
+    INSERT INTO outbox_claim (lane, epoch, owner, seqs, claimed_at)
+    SELECT c.lane, e.epoch, :owner, array_agg(c.seq ORDER BY c.seq), :now
+    FROM chosen c
+    JOIN free e ON e.lane = c.lane
+    GROUP BY c.lane, e.epoch
+    RETURNING id, lane, epoch
+),
+aside AS MATERIALIZED (
+    SELECT seq, CASE WHEN held THEN 'key' ELSE 'time' END AS shelf
+    FROM line
+    WHERE (held OR early) AND seq NOT IN (SELECT seq FROM chosen)
+    UNION ALL
+    SELECT seq, 'time' FROM of_freed WHERE shelved AND early AND NOT stopped
+),
+shelved AS (
+    UPDATE outbox o
+    SET shelf = aside.shelf
+    FROM aside
+    WHERE o.seq = aside.seq
+    RETURNING 1
+)
+SELECT seen.moved, seen.freed, c.id, c.lane, c.epoch, ch.solo, ch.held, o.*
+FROM (SELECT (SELECT count(*) FROM shelved) AS moved, ARRAY(SELECT key FROM freed) AS freed) AS seen
+LEFT JOIN chosen ch ON true
+LEFT JOIN claims c ON c.lane = ch.lane
+LEFT JOIN LATERAL (
+    SELECT seq, attempts, coalesce(expires_at <= :now, false) AS expired,
+        id, type, key, aggregate, topic, payload, body, content_type, headers,
+        correlation_id, causation_id, traceparent, idempotency_key, time, expires_at
+    FROM outbox
+    WHERE seq = ch.seq
+    OFFSET 0) AS o ON true
+ORDER BY c.lane, o.seq
+
+-- name: fence
+-- R20: whoever takes the lane over deletes the claim. Without it, nothing of this settle is written.
+DELETE FROM outbox_claim
+WHERE id = ANY (:ids)  -- guard: this claim
+RETURNING id
+
+-- name: is_mine
+-- R21: no claim row, and nobody took the lane since: this settle was carried out before. Else it is lost.
+SELECT lane
+FROM outbox_lane
+WHERE lane = :lane
+  AND epoch = :epoch  -- guard: epoch
+
+-- name: publish
+UPDATE outbox
+SET outcome = 'published',
+    settled_at = coalesce(CAST(:now AS timestamptz), clock_timestamp()),
+    tried_at = coalesce(CAST(:now AS timestamptz), clock_timestamp()),
+    attempts = attempts + 1,
+    shelf = NULL,
+    solo = false,
+    last_error_code = NULL,
+    last_error = NULL
+WHERE seq = ANY (:seqs)
+  AND settled_at IS NULL  -- guard: open
+
+-- name: expire
+UPDATE outbox
+SET outcome = 'expired',
+    settled_at = coalesce(CAST(:now AS timestamptz), clock_timestamp()),
+    shelf = NULL,
+    solo = false
+WHERE seq = ANY (:seqs)
+  AND settled_at IS NULL  -- guard: open
+
+-- name: bury
+UPDATE outbox o
+SET outcome = 'dead',
+    settled_at = coalesce(CAST(:now AS timestamptz), clock_timestamp()),
+    tried_at = coalesce(CAST(:now AS timestamptz), clock_timestamp()),
+    attempts = attempts + 1,
+    shelf = CASE WHEN v.park AND o.key IS NOT NULL THEN 'park' END,
+    solo = false,
+    last_error_code = v.code,
+    last_error = v.error
+FROM json_to_recordset(CAST(:verdicts AS json)) AS v (seq bigint, code text, error text, park boolean)
+WHERE o.seq = v.seq
+  AND o.settled_at IS NULL  -- guard: open
+
+-- name: retry
+UPDATE outbox o
+SET attempts = attempts + v.spent,
+    tried_at = coalesce(CAST(:now AS timestamptz), clock_timestamp()),
+    due_at = coalesce(CAST(:now AS timestamptz), clock_timestamp()) + make_interval(secs => v.after),
+    shelf = CASE WHEN o.key IS NULL THEN 'time' ELSE 'key' END,
+    solo = solo OR CAST(:solo AS boolean),
+    last_error_code = v.code,
+    last_error = v.error
+FROM json_to_recordset(CAST(:verdicts AS json)) AS v (seq bigint, after double precision, code text, error text, spent integer)
+WHERE o.seq = v.seq
+  AND o.settled_at IS NULL  -- guard: open
+
+-- name: free_keys
+-- A hold with nothing behind it and no dead head is over.
+DELETE FROM outbox_hold h
+WHERE key = ANY (:keys)
+  AND NOT EXISTS (
+      SELECT 1 FROM outbox o WHERE o.key = h.key AND o.settled_at IS NULL AND o.shelf = 'key' OFFSET 0)
+  AND NOT EXISTS (
+      SELECT 1 FROM outbox o WHERE o.key = h.key AND o.outcome = 'dead' AND o.shelf = 'park' OFFSET 0)
+
+-- name: hold_keys
+-- A key waits until its failed head's next try; with a dead head that parks it, until a person acts.
+INSERT INTO outbox_hold (key, lane, until)
+SELECT k.key, min(s.lane),
+    CASE WHEN bool_or(s.dead) THEN NULL ELSE coalesce(max(s.due_at), '-infinity') END
+FROM unnest(CAST(:keys AS text[])) AS k (key)
+CROSS JOIN LATERAL (
+    SELECT lane, false AS dead, CASE WHEN tried_at IS NOT NULL THEN due_at END AS due_at
+    FROM outbox o
+    WHERE o.key = k.key AND o.settled_at IS NULL AND o.shelf = 'key'
+    UNION ALL
+    SELECT lane, true, NULL
+    FROM outbox o
+    WHERE o.key = k.key AND o.outcome = 'dead' AND o.shelf = 'park') AS s
+GROUP BY k.key
+ON CONFLICT (key) DO UPDATE SET until = excluded.until
+
+-- name: reconcile
+DELETE FROM outbox_claim c
+USING unnest(CAST(:lanes AS smallint[]), CAST(:epochs AS bigint[])) AS mine (lane, epoch)
+WHERE c.lane = mine.lane
+  AND c.epoch = mine.epoch  -- guard: epoch
+  AND c.owner = :owner  -- guard: owner
+  AND c.id <> ALL (CAST(:held AS bigint[]))

@@ -1,0 +1,34 @@
+"""The statements of this store, by name, on the user's table names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from psycopg import AsyncCursor
+
+from postroom.config import TableNames
+from postroom.stores._sql import render, statements
+from postroom.stores.postgres.connections import Connection
+
+FILES = ("sql/lanes.sql", "sql/flow.sql", "sql/desk.sql")
+
+
+class Statements:
+    """Runs a statement by its name."""
+
+    def __init__(self, tables: TableNames) -> None:
+        self.texts = {
+            name: render(sql, "pyformat", tables)[0]
+            for file in FILES
+            for name, sql in statements("postroom.stores.postgres", file).items()
+        }
+
+    async def run(self, connection: Connection, name: str, /, **parameters: Any) -> AsyncCursor[tuple[Any, ...]]:
+        """Run one statement with named parameters; results come in binary."""
+        cursor = connection.cursor(binary=True)
+        await cursor.execute(self.texts[name], parameters)
+        return cursor
+
+    async def rows(self, connection: Connection, name: str, /, **parameters: Any) -> list[tuple[Any, ...]]:
+        """Run one statement and fetch what it returns."""
+        return await (await self.run(connection, name, **parameters)).fetchall()

@@ -1,0 +1,83 @@
+"""What a person asks and does: counts, find, requeue, discard."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from postroom.store import Counts, Query, Record, Status
+from postroom.stores._rows import message_of
+from postroom.stores._time import microseconds, moment
+from postroom.stores.sqlite.statements import Statements, many
+from postroom.stores.sqlite.verdicts import Verdicts
+
+EVERYTHING = -1
+"""SQLite's LIMIT for none."""
+
+
+class Desk:
+    """Each method runs inside the transaction it is given."""
+
+    def __init__(self, statements: Statements) -> None:
+        self._run = statements.run
+        self._verdicts = Verdicts(statements)
+
+    def counts(self, connection: sqlite3.Connection, now: datetime) -> Counts:
+        by_status: dict[Status, int] = dict(self._run(connection, "counts").fetchall())
+        (oldest,) = self._run(connection, "oldest", now=microseconds(now)).fetchone()
+        lag = timedelta(0) if oldest is None else max(now - moment(oldest), timedelta(0))
+        return Counts(by_status=by_status, lag=lag)
+
+    def find(self, connection: sqlite3.Connection, query: Query) -> Sequence[Record]:
+        limit = EVERYTHING if query.limit is None else query.limit
+        rows = self._run(connection, "find", **_parameters(query), limit=limit)
+        return [_record(*row) for row in rows]
+
+    def requeue(self, connection: sqlite3.Connection, query: Query) -> int:
+        found = self._matching(connection, query, "dead", "failed")
+        self._run(connection, "requeue", seqs=many(found))
+        self._verdicts.look_after(connection, {key for key in found.values() if key is not None})
+        return len(found)
+
+    def discard(self, connection: sqlite3.Connection, query: Query, now: datetime) -> int:
+        found = self._matching(connection, query, "dead", "failed", "pending")
+        self._run(connection, "discard", seqs=many(found), now=microseconds(now))
+        self._verdicts.look_after(connection, {key for key in found.values() if key is not None})
+        return len(found)
+
+    def _matching(self, connection: sqlite3.Connection, query: Query, *statuses: Status) -> dict[int, str | None]:
+        return dict(self._run(connection, "matching", **_parameters(query), statuses=many(statuses)).fetchall())
+
+
+def _parameters(query: Query) -> dict[str, Any]:
+    return {
+        "ids": many(str(id) for id in query.ids) if query.ids else None,
+        "status": query.status,
+        "type": query.type,
+        "key": query.key,
+        "since": microseconds(query.since),
+    }
+
+
+def _record(*row: Any) -> Record:
+    seq, status, attempts, lane, created, updated, owner, locked, due, settled, digest, code, error, parked = row[:14]
+    *columns, time, expires_at = row[14:]
+    return Record(
+        seq=seq,
+        status=status,
+        attempts=attempts,
+        lane=lane,
+        created_at=moment(created),
+        updated_at=moment(updated),
+        message=message_of((*columns, moment(time), moment(expires_at))),
+        owner=owner,
+        locked_at=moment(locked),
+        due_at=moment(due),
+        settled_at=moment(settled),
+        digest=digest,
+        last_error_code=code,
+        last_error=error,
+        parked=bool(parked),
+    )

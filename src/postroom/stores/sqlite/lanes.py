@@ -1,0 +1,96 @@
+"""Who may send what: take, renew, release."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from postroom.store import Buried, Lane, Lost, RelayInfo, Retry
+from postroom.stores._time import microseconds, moment
+from postroom.stores.sqlite.statements import Statements
+from postroom.stores.sqlite.verdicts import Verdicts
+
+
+class Lanes:
+    """Each method runs inside the transaction it is given."""
+
+    def __init__(self, statements: Statements) -> None:
+        self._run = statements.run
+        self._verdicts = Verdicts(statements)
+
+    def join(self, connection: sqlite3.Connection, relay: RelayInfo, now: datetime) -> None:
+        self._run(
+            connection,
+            "join",
+            owner=relay.owner,
+            name=relay.name,
+            host=relay.host,
+            pid=relay.pid,
+            version=relay.version,
+            now=microseconds(now),
+        )
+
+    def leave(self, connection: sqlite3.Connection, owner: str) -> None:
+        self._run(connection, "leave", owner=owner)
+
+    def relays(self, connection: sqlite3.Connection) -> Sequence[RelayInfo]:
+        rows = self._run(connection, "relays")
+        return [
+            RelayInfo(owner=owner, name=name, host=host, pid=pid, version=version, seen_at=moment(seen))
+            for owner, name, host, pid, version, seen in rows
+        ]
+
+    def lanes(self, connection: sqlite3.Connection) -> Sequence[Lane]:
+        return [_lane(*row) for row in self._run(connection, "lanes")]
+
+    def take(
+        self, connection: sqlite3.Connection, owner: str, limit: int, lease: timedelta, lost: Lost, now: datetime
+    ) -> Sequence[Lane]:
+        taken = self._run(
+            connection,
+            "take",
+            owner=owner,
+            limit=limit,
+            lease_until=microseconds(now + lease),
+            now=microseconds(now),
+        ).fetchall()
+        for lane, *_ in taken:
+            self._let_go(connection, lane, lost, now)
+        return sorted((_lane(*row) for row in taken), key=lambda lane: lane.lane)
+
+    def _let_go(self, connection: sqlite3.Connection, lane: int, lost: Lost, now: datetime) -> None:
+        """Count an attempt for what an earlier owner had in flight here, and drop its claim (R6)."""
+        keys: set[str] = set()
+        for (seqs,) in self._run(connection, "let_go", lane=lane).fetchall():
+            for seq, key, attempts in self._run(connection, "lost", seqs=seqs).fetchall():
+                verdict = lost(attempts + 1)
+                # Of several of one key, the first one's wait is the key's.
+                if isinstance(verdict, Retry) and key in keys:
+                    verdict = replace(verdict, after=timedelta(0))
+                self._verdicts.record(connection, seq, verdict, now, solo=True)
+                if key is not None and not (isinstance(verdict, Buried) and not verdict.park):
+                    keys.add(key)
+        self._verdicts.look_after(connection, keys)
+
+    def renew(
+        self, connection: sqlite3.Connection, owner: str, lanes: Mapping[int, int], lease: timedelta, now: datetime
+    ) -> frozenset[int]:
+        until = microseconds(now + lease)
+        return frozenset(
+            lane
+            for lane, epoch in lanes.items()
+            if self._run(connection, "renew", lane=lane, owner=owner, epoch=epoch, lease_until=until).rowcount
+        )
+
+    def release(self, connection: sqlite3.Connection, owner: str, lanes: Mapping[int, int]) -> frozenset[int]:
+        return frozenset(
+            lane
+            for lane, epoch in lanes.items()
+            if self._run(connection, "release", lane=lane, owner=owner, epoch=epoch).rowcount
+        )
+
+
+def _lane(lane: int, epoch: int, owner: str | None, lease_until: int | None) -> Lane:
+    return Lane(lane, epoch, owner, moment(lease_until))

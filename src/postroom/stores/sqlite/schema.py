@@ -1,0 +1,97 @@
+"""The tables: made, brought up to date, checked."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Iterator
+from functools import cache
+
+from postroom.config import TableNames
+from postroom.store import Migration
+from postroom.stores._migrate import newest, other_lanes, pending, require
+from postroom.stores._sql import rename
+
+PACKAGE = "postroom.stores.sqlite"
+log = logging.getLogger(PACKAGE)
+
+WAL_RESET_FIXED = (3, 51, 3)
+WAL_RESET_FIXED_TOO = ((3, 44, 6), (3, 50, 7))
+"""Older lines that got the same fix."""
+
+
+class Schema:
+    """Each method runs inside the transaction it is given: two `init` at once, and one waits for the other."""
+
+    def __init__(self, tables: TableNames, lanes: int | None) -> None:
+        self._tables = tables
+        self._lanes = lanes
+
+    def migrate(self, connection: sqlite3.Connection, now: int) -> Migration:
+        table = self._tables.qualified("schema")
+        connection.execute(
+            f"CREATE TABLE IF NOT EXISTS {table} (version INTEGER PRIMARY KEY, name TEXT NOT NULL, "
+            "applied_at INTEGER NOT NULL) STRICT"
+        )
+        before = self._version(connection)
+        steps = pending(PACKAGE, before)
+        self._check_lanes(connection, before)
+        for step in steps:
+            for statement in split(rename(step.sql, self._tables, self._lanes or 64)):
+                connection.execute(statement)
+            connection.execute(f"INSERT INTO {table} VALUES (?, ?, ?)", (step.number, step.name, now))  # noqa: S608 - a checked name
+        return Migration(before=before, after=newest(PACKAGE), applied=[step.name for step in steps])
+
+    def check(self, connection: sqlite3.Connection, store: str) -> None:
+        require(PACKAGE, self._version(connection), store=store)
+
+    def _version(self, connection: sqlite3.Connection) -> int:
+        known = connection.execute(
+            "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", (self._tables.name("schema"),)
+        ).fetchone()
+        if known is None:
+            return 0
+        table = self._tables.qualified("schema")
+        (version,) = connection.execute(f"SELECT coalesce(max(version), 0) FROM {table}").fetchone()  # noqa: S608 - a checked name
+        return int(version)
+
+    def _check_lanes(self, connection: sqlite3.Connection, version: int) -> None:
+        if version and self._lanes is not None:
+            (found,) = connection.execute(f"SELECT count(*) FROM {self._tables.qualified('lane')}").fetchone()  # noqa: S608 - a checked name
+            if found != self._lanes:
+                raise other_lanes(found, self._lanes)
+
+
+def split(script: str) -> Iterator[str]:
+    """The statements of a script, one by one: `executescript` would commit the transaction we are in."""
+    statement = ""
+    for line in script.splitlines():
+        statement += line + "\n"
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+def has_wal_reset_defect(version: tuple[int, int, int] = sqlite3.sqlite_version_info) -> bool:
+    """Does this SQLite have the defect by which two processes that write and checkpoint at once can corrupt the file?
+
+    It is in every version from 3.7.0 on; fixed in 3.51.3, and in the older lines from 3.50.7 and 3.44.6.
+
+    >>> has_wal_reset_defect((3, 40, 1)), has_wal_reset_defect((3, 51, 3)), has_wal_reset_defect((3, 50, 7))
+    (True, False, False)
+    """
+    if version >= WAL_RESET_FIXED:
+        return False
+    return not any(version[:2] == fixed[:2] and version >= fixed for fixed in WAL_RESET_FIXED_TOO)
+
+
+@cache
+def warn_of_wal_reset_defect() -> None:
+    """Say it once per process, where it is so."""
+    if has_wal_reset_defect():
+        log.warning(
+            "This Python links SQLite %s, which has the WAL-reset defect: when several processes write the same file, it "
+            "can be corrupted. Use SQLite %s or later, or let one process do all the writing.",
+            sqlite3.sqlite_version,
+            ".".join(map(str, WAL_RESET_FIXED)),
+        )

@@ -1,0 +1,150 @@
+"""One thread that owns the connection; one hop per transaction.
+
+SQLite has one writer at a time anyway. A transaction is a plain function that runs in the thread from BEGIN IMMEDIATE to
+COMMIT, so the event loop waits for one hop, not for one per statement.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from postroom.errors import SchemaMismatch, StoreError, StoreUnavailable
+from postroom.stores._put import line_hash
+
+Result = TypeVar("Result")
+BUSY_TIMEOUT_SECONDS = 10
+"""How long to wait for another process's write. The busy handler is not fair: be patient."""
+VERSION_MIN = (3, 37, 0)
+"""STRICT tables need 3.37."""
+
+
+class Writer:
+    """The thread and its connection. The connection is opened by the first transaction."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="postroom-sqlite")
+        self._connection: sqlite3.Connection | None = None
+        # A transaction that spans several hops must not have another's statements in its middle.
+        self._turn = asyncio.Lock()
+
+    async def run(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
+        """Run *work* in one transaction: committed when it returns, rolled back when it raises."""
+        async with self._turn:
+            return await self._hop(self._whole, work)
+
+    async def read(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
+        """Run *work* on one snapshot, taking no write lock."""
+        async with self._turn:
+            return await self._hop(self._whole, work, "BEGIN")
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[None]:
+        """Hold a transaction open over several hops (see `step`)."""
+        async with self._turn:
+            await self._hop(self._begin, "BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                await self._hop(self._end, "ROLLBACK")
+                raise
+            await self._hop(self._end, "COMMIT")
+
+    async def step(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
+        """Run *work* inside the transaction that is open."""
+        return await self._hop(lambda: work(self._open()))
+
+    async def close(self) -> None:
+        """Close the connection and end the thread."""
+        await self._hop(self._close)
+        self._thread.shutdown(wait=False)
+
+    async def _hop(self, work: Callable[..., Result], *args: Any) -> Result:
+        def mapped() -> Result:
+            try:
+                return work(*args)
+            except sqlite3.Error as exc:
+                raise self._translated(exc) from exc
+
+        return await asyncio.get_running_loop().run_in_executor(self._thread, mapped)
+
+    def _whole(self, work: Callable[[sqlite3.Connection], Result], begin: str = "BEGIN IMMEDIATE") -> Result:
+        self._begin(begin)
+        try:
+            result = work(self._open())
+        except BaseException:
+            self._end("ROLLBACK")
+            raise
+        self._end("COMMIT")
+        return result
+
+    def _begin(self, how: str) -> None:
+        self._open().execute(how)
+
+    def _end(self, how: str) -> None:
+        connection = self._open()
+        if connection.in_transaction:
+            try:
+                connection.execute(how)
+            except sqlite3.Error:
+                connection.rollback()
+                raise
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = connect(self._path)
+        return self._connection
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _translated(self, exc: sqlite3.Error) -> StoreError:
+        """What SQLite said, by its code."""
+        code = getattr(exc, "sqlite_errorcode", 0) & 0xFF
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return StoreUnavailable(
+                f"{self._path} is locked by another process for longer than {BUSY_TIMEOUT_SECONDS} s: "
+                "look for a transaction that is left open.",
+                path=str(self._path),
+            )
+        if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
+            return StoreUnavailable(
+                f"{self._path} cannot be opened for writing ({exc}): check that its folder exists and is yours.",
+                path=str(self._path),
+            )
+        if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+            return StoreError(f"{self._path} is no healthy SQLite database ({exc}).", path=str(self._path))
+        if code == sqlite3.SQLITE_ERROR and "no such table" in str(exc):
+            store = f"sqlite:///{self._path}"
+            return SchemaMismatch(f"The tables of Postroom are not in {store}: run `postroom init --store {store}`.")
+        return StoreError(f"SQLite refused: {exc}.", path=str(self._path))
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """A connection as the outbox needs it: durable commits, and transactions that begin when we say so."""
+    if sqlite3.sqlite_version_info < VERSION_MIN:
+        needed = ".".join(map(str, VERSION_MIN))
+        raise StoreError(f"This Python links SQLite {sqlite3.sqlite_version}; Postroom needs {needed} or later.")
+    connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False)
+    try:
+        mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        if mode != "wal":
+            raise StoreError(
+                f"{path} refuses write-ahead logging (it is in mode {mode!r}): keep it on a local disk, not on a network.",
+                path=str(path),
+            )
+        # NORMAL may lose the last commits when the power fails; a message sent and then forgotten is a ghost.
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.create_function("postroom_hash", 1, line_hash, deterministic=True)
+    except BaseException:
+        connection.close()
+        raise
+    return connection

@@ -1,0 +1,23 @@
+"""One suite per contract. A store or a transport brings only how to open itself, and what it declares."""
+
+from postroom.testing.contracts.desk import DeskContract
+from postroom.testing.contracts.flow import FlowContract
+from postroom.testing.contracts.lanes import LanesContract
+from postroom.testing.contracts.publisher import PublisherContract
+from postroom.testing.contracts.schema import SchemaContract
+from postroom.testing.contracts.writing import WritingContract
+
+
+class StoreContract(SchemaContract, WritingContract, LanesContract, FlowContract, DeskContract):
+    """All that a store must do. Subclass it, provide a `store` fixture (see `StoreCase`), run pytest."""
+
+
+__all__ = [
+    "DeskContract",
+    "FlowContract",
+    "LanesContract",
+    "PublisherContract",
+    "SchemaContract",
+    "StoreContract",
+    "WritingContract",
+]

@@ -1,0 +1,402 @@
+"""Messages on their way out."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta
+
+from postroom.clock import utcnow
+from postroom.store import Buried, Expired, Published, Query, Retry, Settlement, Store, Unsent
+from postroom.testing.contracts._case import (
+    LEASE,
+    MINUTE,
+    NOON,
+    SECOND,
+    StoreCase,
+    a_key_beside,
+    a_message,
+    a_relay,
+    lost,
+    put,
+    seqs,
+    statuses,
+)
+
+RETRY = Retry(10 * SECOND, "TIMEOUT", "no answer")
+PARK = Buried("REJECTED", "never", park=True)
+SKIP = Buried("REJECTED", "never", park=False)
+
+
+class FlowContract(StoreCase):
+    """What `Flow` promises: R11 to R23."""
+
+    # ── claiming ──
+
+    async def test_a_message_is_claimed_once(self, store: Store) -> None:
+        written = await put(store, "a")
+        relay = await a_relay(store)
+        assert await relay.seqs() == written
+        assert await relay.seqs() == []
+
+    async def test_a_claim_names_its_lane_epoch_and_owner(self, store: Store) -> None:
+        await put(store, "a")
+        relay = await a_relay(store)
+        (claim,) = await relay.claim()
+        assert (claim.owner, relay.lanes[claim.lane]) == (relay.owner, claim.epoch)
+        assert not claim.solo
+        assert [claimed.attempts for claimed in claim.messages] == [0]
+
+    async def test_the_oldest_of_a_key_goes_first(self, store: Store) -> None:
+        written = await put(store, *["a"] * 9)
+        relay = await a_relay(store)
+        assert await relay.seqs(limit=2) == written[:2]
+
+    async def test_keys_and_messages_without_one_do_not_wait_for_each_other(self, store: Store) -> None:
+        written = await put(store, "a", "b", None, None, "c")
+        relay = await a_relay(store)
+        assert await relay.seqs() == written
+
+    async def test_the_limit_is_kept(self, store: Store) -> None:
+        await put(store, *(f"k{number}" for number in range(12)))
+        relay = await a_relay(store)
+        assert len(await relay.seqs(limit=5)) == 5
+        assert len(await relay.seqs(limit=100)) <= 7
+
+    async def test_one_busy_lane_does_not_starve_the_others(self, store: Store) -> None:
+        await put(store, *["busy"] * 20)
+        (quiet,) = await put(store, "quiet")
+        relay = await a_relay(store)
+        assert quiet in await relay.seqs(limit=4)
+
+    async def test_the_first_of_every_lane_goes_before_the_second_of_any(self, store: Store) -> None:
+        keys = [f"k{number}" for number in range(12)]
+        await put(store, *keys, *keys, *keys)
+        relay = await a_relay(store)
+        everywhere = await relay.claim()
+        await relay.settle(everywhere, Unsent())
+        claims = await relay.claim(limit=len(everywhere))
+        assert [len(claim.messages) for claim in claims] == [1] * len(everywhere)
+
+    async def test_a_lane_of_another_owner_gives_nothing(self, store: Store) -> None:
+        await put(store, "a")
+        relay = await a_relay(store, "relay-a")
+        assert list(await store.claim("relay-b", relay.lanes, limit=9, now=NOON)) == []
+
+    async def test_a_lane_at_an_older_epoch_gives_nothing(self, store: Store) -> None:
+        await put(store, "a")
+        relay = await a_relay(store, "relay-a")
+        older = dict(relay.lanes)
+        await relay.take(now=NOON + 2 * LEASE)
+        assert list(await store.claim("relay-a", older, limit=9, now=NOON + 2 * LEASE)) == []
+        assert len(await relay.claim(now=NOON + 2 * LEASE)) == 1
+
+    async def test_a_lane_gives_nothing_more_while_a_claim_of_it_is_in_flight(self, store: Store) -> None:
+        first, second = await put(store, "a", "a")
+        relay = await a_relay(store)
+        claims = await relay.claim(limit=1)
+        assert seqs(claims) == [first]
+        assert await relay.seqs() == []
+        await relay.settle(claims)
+        assert await relay.seqs() == [second]
+
+    async def test_two_claims_at_once_share_nothing(self, store: Store) -> None:
+        written = await put(store, *(f"k{number}" for number in range(30)))
+        relay = await a_relay(store)
+        both = await asyncio.gather(relay.seqs(limit=15), relay.seqs(limit=15))
+        came = both[0] + both[1]
+        assert len(came) == len(set(came))
+        assert set(came) <= set(written)
+
+    async def test_claim_ids_are_never_used_again(self, store: Store) -> None:
+        relay = await a_relay(store)
+        used: list[int] = []
+        for _ in range(3):
+            await put(store, "a")
+            claims = await relay.claim()
+            used += [claim.id for claim in claims]
+            await relay.settle(claims)
+        assert len(set(used)) == 3
+
+    async def test_the_store_has_a_clock_of_its_own_for_claims(self, store: Store) -> None:
+        soon = a_message(key="a", not_before=utcnow() + timedelta(hours=1))
+        await store.put([soon, a_message(key="b")])
+        taken = await store.take("relay-a", limit=10_000, lease=MINUTE, lost=lost)
+        claims = await store.claim("relay-a", {lane.lane: lane.epoch for lane in taken}, limit=9)
+        assert [claimed.message.key for claim in claims for claimed in claim.messages] == ["b"]
+        answers = await store.settle([Settlement(claim, {}) for claim in claims])
+        assert set(answers.values()) == {"settled"}
+
+    # ── time ──
+
+    async def test_a_message_does_not_go_before_its_time(self, store: Store) -> None:
+        await store.put([a_message(key="a", not_before=NOON + MINUTE)])
+        relay = await a_relay(store)
+        assert await relay.seqs(now=NOON + MINUTE - SECOND) == []
+        assert len(await relay.seqs(now=NOON + MINUTE)) == 1
+
+    async def test_a_message_that_is_not_due_does_not_hold_its_key(self, store: Store) -> None:
+        await store.put([a_message(key="a", not_before=NOON + MINUTE, data="later")])
+        await store.put([a_message(key="a", data="now")])
+        relay = await a_relay(store)
+        claims = await relay.claim()
+        assert [claimed.message.data for claim in claims for claimed in claim.messages] == ["now"]
+        await relay.settle(claims)
+        assert len(await relay.claim(now=NOON + MINUTE)) == 1
+
+    async def test_a_message_joins_its_keys_line_when_it_becomes_due(self, store: Store) -> None:
+        await store.put([a_message(key="a", not_before=NOON + MINUTE, data="first")])
+        relay = await a_relay(store)
+        assert await relay.seqs() == []
+        await store.put([a_message(key="a", data="second")])
+        (claim,) = await relay.claim(now=NOON + MINUTE)
+        assert [claimed.message.data for claimed in claim.messages] == ["first", "second"]
+
+    async def test_due_messages_keep_their_order_when_there_are_more_than_the_limit(self, store: Store) -> None:
+        times = [NOON + number * SECOND for number in (30, 20, 10)]
+        await store.put([a_message(key="a", not_before=time, data=number) for number, time in enumerate(times)])
+        relay = await a_relay(store)
+        assert await relay.seqs() == []
+        await store.put([a_message(key="a", data=3)])
+        came = []
+        for _ in range(4):
+            claims = await relay.claim(limit=1, now=NOON + MINUTE)
+            came += [claimed.message.data for claim in claims for claimed in claim.messages]
+            await relay.settle(claims, now=NOON + MINUTE)
+        assert came == [0, 1, 2, 3]
+
+    async def test_an_expired_message_is_marked_and_settled_as_such(self, store: Store) -> None:
+        await store.put([a_message(key="a", expires_at=NOON + MINUTE)])
+        await store.put([a_message(key="a")])
+        relay = await a_relay(store)
+        (claim,) = await relay.claim(now=NOON + MINUTE)
+        assert [claimed.expired for claimed in claim.messages] == [True, False]
+        first, second = seqs([claim])
+        await relay.settle_each([claim], {first: Expired(), second: Published()}, now=NOON + MINUTE)
+        assert await statuses(store, first, second) == ["expired", "published"]
+
+    # ── settling ──
+
+    async def test_a_settled_message_does_not_come_back(self, store: Store) -> None:
+        (seq,) = await put(store, "a")
+        relay = await a_relay(store)
+        assert await relay.settle(await relay.claim()) == "settled"
+        assert await statuses(store, seq) == ["published"]
+        assert await relay.seqs() == []
+        (record,) = await store.find(Query())
+        assert (record.attempts, record.settled_at) == (1, NOON)
+
+    async def test_settling_twice_counts_once(self, store: Store) -> None:
+        await put(store, "a")
+        relay = await a_relay(store)
+        claims = await relay.claim()
+        assert await relay.settle(claims, RETRY) == "settled"
+        assert await relay.settle(claims, RETRY) == "already"
+        (record,) = await store.find(Query())
+        assert record.attempts == 1
+
+    async def test_a_late_repeat_of_a_settle_does_not_touch_a_newer_claim(self, store: Store) -> None:
+        (seq,) = await put(store, "a")
+        relay = await a_relay(store)
+        first = await relay.claim()
+        await relay.settle(first, Retry(timedelta(0), "TIMEOUT"))
+        second = await relay.claim()
+        assert seqs(second) == [seq]
+        assert await relay.settle(first) == "already"
+        assert await statuses(store, seq) == ["sending"]
+
+    async def test_each_claim_is_settled_or_lost_by_itself(self, store: Store) -> None:
+        first, second = await put(store, "a", "b")
+        relay = await a_relay(store)
+        claims = await relay.claim()
+        by_seq = {seqs([claim])[0]: claim for claim in claims}
+        await relay.settle([by_seq[first]])
+        answers = await store.settle(
+            [Settlement(by_seq[first], {first: RETRY}), Settlement(by_seq[second], {second: Published()})], now=NOON
+        )
+        assert answers == {by_seq[first].id: "already", by_seq[second].id: "settled"}
+        assert await statuses(store, first, second) == ["published", "published"]
+
+    async def test_what_was_not_sent_is_untouched_and_comes_again(self, store: Store) -> None:
+        written = await put(store, "a", "a")
+        relay = await a_relay(store)
+        await relay.settle(await relay.claim(), Unsent())
+        for record in await store.find(Query()):
+            assert (record.status, record.attempts) == ("pending", 0)
+        assert await relay.seqs() == written
+
+    async def test_an_error_is_kept_and_cut(self, store: Store) -> None:
+        await put(store, "a")
+        relay = await a_relay(store)
+        await relay.settle(await relay.claim(), Retry(SECOND, "TIMEOUT", "x" * 2000))
+        (record,) = await store.find(Query())
+        assert (record.last_error_code, record.last_error) == ("TIMEOUT", "x" * 512)
+
+    # ── retry: the key waits, others go on ──
+
+    async def test_a_failed_message_waits_until_it_is_due(self, store: Store) -> None:
+        (seq,) = await put(store, "a")
+        relay = await a_relay(store)
+        await relay.settle(await relay.claim(), RETRY)
+        assert await statuses(store, seq) == ["failed"]
+        assert await relay.seqs(now=NOON + 9 * SECOND) == []
+        (claim,) = await relay.claim(now=NOON + 10 * SECOND)
+        assert [claimed.attempts for claimed in claim.messages] == [1]
+
+    async def test_a_failed_message_without_a_key_waits_alone(self, store: Store) -> None:
+        first, second = await put(store, None, None)
+        relay = await a_relay(store)
+        await relay.settle_each(await relay.claim(), {first: RETRY, second: Published()})
+        (third,) = await put(store, None)
+        assert await relay.seqs() == [third]
+        assert await relay.seqs(now=NOON + 10 * SECOND) == [first]
+
+    async def test_a_key_waits_as_a_whole_while_its_head_waits(self, store: Store) -> None:
+        first, second = await put(store, "a", "a")
+        relay = await a_relay(store)
+        await relay.settle_each(await relay.claim(), {first: RETRY})
+        (third, other) = await put(store, "a", "b")
+        assert await relay.drain() == [other]
+        assert await relay.drain(now=NOON + 10 * SECOND) == [first, second, third]
+
+    async def test_a_message_written_while_its_key_waits_does_not_pass(self, store: Store) -> None:
+        (first,) = await put(store, "a")
+        relay = await a_relay(store)
+        await relay.settle(await relay.claim(), RETRY)
+        (second,) = await put(store, "a")
+        assert await relay.seqs(now=NOON + 5 * SECOND) == []
+        assert await relay.drain(now=NOON + 10 * SECOND) == [first, second]
+
+    async def test_a_key_waits_again_when_its_head_fails_again(self, store: Store) -> None:
+        written = await put(store, "a", "a", "a")
+        relay = await a_relay(store)
+        now: datetime = NOON
+        for _ in range(3):
+            claims = await relay.claim(now=now)
+            assert seqs(claims)[0] == written[0]
+            await relay.settle_each(claims, {written[0]: RETRY}, now=now)
+            assert await relay.seqs(now=now + 9 * SECOND) == []
+            now += 10 * SECOND
+        assert await relay.drain(now=now) == written
+
+    async def test_a_key_that_recovered_flows_as_before(self, store: Store) -> None:
+        await put(store, "a", "a")
+        relay = await a_relay(store)
+        claims = await relay.claim()
+        await relay.settle_each(claims, {seqs(claims)[0]: RETRY})
+        now = NOON + MINUTE
+        await relay.drain(now=now)
+        later = await put(store, "a", "a")
+        assert await relay.seqs(now=now) == later
+
+    async def test_many_waiting_messages_do_not_hide_the_others_behind_them(self, store: Store) -> None:
+        relay = await a_relay(store)
+        beside = await a_key_beside(relay, "a")
+        blocked = await put(store, *["a"] * 60)
+        await relay.settle_each(await relay.claim(limit=1), {blocked[0]: RETRY})
+        (lane_mate,) = await put(store, beside)
+        assert await relay.drain() == [lane_mate]
+        assert await relay.drain(now=NOON + MINUTE) == blocked
+
+    async def test_a_long_wait_is_drained_in_order_while_more_comes_in(self, store: Store) -> None:
+        written = await put(store, *["a"] * 8)
+        relay = await a_relay(store)
+        await relay.settle_each(await relay.claim(limit=1), {written[0]: RETRY})
+        assert await relay.seqs() == []
+        written += await put(store, "a", "a")
+        assert await relay.drain(limit=2, now=NOON + MINUTE) == written
+
+    async def test_a_future_message_in_a_waiting_key_lets_no_later_one_pass(self, store: Store) -> None:
+        (head,) = await put(store, "a")
+        relay = await a_relay(store)
+        await relay.settle(await relay.claim(), RETRY)
+        await store.put([a_message(key="a", not_before=NOON + 10 * MINUTE)])
+        (third,) = await put(store, "a")
+        assert await relay.seqs() == []
+        claims = await relay.claim(limit=1, now=NOON + MINUTE)
+        assert seqs(claims) == [head]
+        await relay.settle(claims, now=NOON + MINUTE)
+        (fourth,) = await put(store, "a")
+        assert await relay.drain(limit=1, now=NOON + MINUTE) == [third, fourth]
+        assert len(await relay.drain(now=NOON + 10 * MINUTE)) == 1
+
+    async def test_a_due_message_is_not_passed_when_others_of_its_lane_became_due_before_it(self, store: Store) -> None:
+        relay = await a_relay(store)
+        beside = await a_key_beside(relay, "a")
+        await store.put([a_message(key=beside, not_before=NOON + MINUTE) for _ in range(3)])
+        assert await relay.seqs() == []
+        await put(store, beside)
+        await relay.settle(await relay.claim(), PARK)
+        await store.put([a_message(key="a", not_before=NOON + MINUTE)])
+        assert await relay.seqs() == []
+        await store.put([a_message(key="a")])
+        due = [record.seq for record in await store.find(Query(key="a", status="pending"))]
+        assert await relay.drain(limit=1, now=NOON + 2 * MINUTE) == due
+
+    async def test_an_unavailable_broker_spends_no_attempt(self, store: Store) -> None:
+        (seq,) = await put(store, "a")
+        relay = await a_relay(store)
+        await relay.settle(await relay.claim(), Retry(10 * SECOND, "UNAVAILABLE", spent=False))
+        (record,) = await store.find(Query())
+        assert (record.attempts, record.status, record.last_error_code) == (0, "pending", "UNAVAILABLE")
+        assert await relay.seqs(now=NOON + 9 * SECOND) == []
+        assert await relay.seqs(now=NOON + 10 * SECOND) == [seq]
+
+    # ── dead: park or skip ──
+
+    async def test_a_dead_head_parks_its_key(self, store: Store) -> None:
+        dead, behind = await put(store, "a", "a")
+        relay = await a_relay(store)
+        await relay.settle_each(await relay.claim(), {dead: PARK})
+        (later, other) = await put(store, "a", "b")
+        assert await relay.drain(now=NOON + 1000 * MINUTE) == [other]
+        assert await statuses(store, dead, behind, later) == ["dead", "pending", "pending"]
+        parked = {record.seq: record.parked for record in await store.find(Query())}
+        assert parked == {dead: True, behind: True, later: True, other: False}
+
+    async def test_a_dead_head_that_skips_lets_its_key_go_on(self, store: Store) -> None:
+        dead, behind = await put(store, "a", "a")
+        relay = await a_relay(store)
+        await relay.settle_each(await relay.claim(), {dead: SKIP})
+        assert await relay.drain() == [behind]
+        assert await statuses(store, dead) == ["dead"]
+
+    async def test_a_head_that_dies_after_retries_lets_its_key_go_on_when_it_skips(self, store: Store) -> None:
+        dead, behind = await put(store, "a", "a")
+        relay = await a_relay(store)
+        await relay.settle_each(await relay.claim(), {dead: RETRY})
+        assert await relay.seqs() == []
+        now = NOON + 10 * SECOND
+        await relay.settle_each(await relay.claim(now=now), {dead: SKIP}, now=now)
+        assert await relay.drain(now=now) == [behind]
+
+    async def test_a_dead_message_without_a_key_parks_nothing(self, store: Store) -> None:
+        (dead,) = await put(store, None)
+        relay = await a_relay(store)
+        await relay.settle(await relay.claim(), PARK)
+        (other,) = await put(store, None)
+        assert await relay.seqs() == [other]
+        (record, _) = await store.find(Query())
+        assert (record.seq, record.status, record.parked) == (dead, "dead", False)
+
+    # ── answers that were lost ──
+
+    async def test_a_claim_whose_answer_was_lost_is_dropped_untouched(self, store: Store) -> None:
+        written = await put(store, "a", "b")
+        relay = await a_relay(store)
+        claims = await relay.claim()
+        kept = [claims[0].id]
+        assert await store.reconcile(relay.owner, relay.lanes, held=kept) == 1
+        assert await relay.settle([claims[0]]) == "settled"
+        again = await relay.seqs()
+        assert len(again) == 1
+        assert set(again) < set(written)
+        assert {record.attempts for record in await store.find(Query(status="sending"))} == {0}
+
+    async def test_reconciling_leaves_another_owners_claims_alone(self, store: Store) -> None:
+        await put(store, "a")
+        relay = await a_relay(store, "relay-a")
+        await relay.claim()
+        assert await store.reconcile("relay-b", relay.lanes, held=[]) == 0
+        older = {lane: epoch - 1 for lane, epoch in relay.lanes.items()}
+        assert await store.reconcile("relay-a", older, held=[]) == 0
+        assert await relay.seqs() == []

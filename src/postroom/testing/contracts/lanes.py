@@ -1,0 +1,196 @@
+"""Who may send what."""
+
+from __future__ import annotations
+
+import asyncio
+
+from postroom.store import Query, RelayInfo, Store
+from postroom.testing.contracts._case import (
+    LEASE,
+    MINUTE,
+    NOON,
+    SECOND,
+    Relay,
+    StoreCase,
+    a_relay,
+    lost,
+    put,
+    seqs,
+    statuses,
+)
+
+
+class LanesContract(StoreCase):
+    """What `Lanes` promises: R5 to R10, R24."""
+
+    async def test_every_lane_is_free_at_first(self, store: Store) -> None:
+        lanes = await store.lanes()
+        assert [lane.lane for lane in lanes] == list(range(len(lanes)))
+        assert {lane.owner for lane in lanes} == {None}
+
+    async def test_a_lane_has_one_owner(self, store: Store) -> None:
+        first = await a_relay(store, "relay-a")
+        assert len(first.lanes) == len(await store.lanes())
+        assert await store.take("relay-b", limit=1, lease=LEASE, lost=lost, now=NOON) == []
+
+    async def test_no_more_lanes_are_taken_than_asked_for(self, store: Store) -> None:
+        taken = await store.take("relay-a", limit=3, lease=LEASE, lost=lost, now=NOON)
+        assert len(taken) == 3
+        assert {lane.owner for lane in taken} == {"relay-a"}
+        assert {lane.lease_until for lane in taken} == {NOON + LEASE}
+
+    async def test_a_lane_is_taken_over_when_its_lease_ran_out_and_not_before(self, store: Store) -> None:
+        await a_relay(store, "relay-a")
+        assert await store.take("relay-b", limit=9, lease=LEASE, lost=lost, now=NOON + LEASE - SECOND) == []
+        taken = await store.take("relay-b", limit=9, lease=LEASE, lost=lost, now=NOON + LEASE + SECOND)
+        assert len(taken) == 9
+
+    async def test_the_epoch_grows_with_each_taking(self, store: Store) -> None:
+        first = await a_relay(store, "relay-a")
+        assert await store.release("relay-a", first.lanes) == frozenset(first.lanes)
+        second = await a_relay(store, "relay-b")
+        third = await a_relay(store, "relay-a", now=NOON + 2 * LEASE)
+        for lane in first.lanes:
+            assert first.lanes[lane] < second.lanes[lane] < third.lanes[lane]
+
+    async def test_a_renewed_lease_holds(self, store: Store) -> None:
+        relay = await a_relay(store, "relay-a")
+        renewed = await store.renew("relay-a", relay.lanes, lease=LEASE, now=NOON + LEASE - SECOND)
+        assert renewed == frozenset(relay.lanes)
+        assert await store.take("relay-b", limit=9, lease=LEASE, lost=lost, now=NOON + LEASE + SECOND) == []
+
+    async def test_a_lost_lane_cannot_be_renewed(self, store: Store) -> None:
+        stale = await a_relay(store, "relay-a")
+        await a_relay(store, "relay-b", now=NOON + 2 * LEASE)
+        assert await store.renew("relay-a", stale.lanes, lease=LEASE, now=NOON + 2 * LEASE) == frozenset()
+        assert {lane.owner for lane in await store.lanes()} == {"relay-b"}
+
+    async def test_a_lane_of_another_owner_cannot_be_renewed(self, store: Store) -> None:
+        relay = await a_relay(store, "relay-a")
+        assert await store.renew("relay-b", relay.lanes, lease=LEASE, now=NOON) == frozenset()
+
+    async def test_a_lane_retaken_by_its_old_owner_is_not_renewed_at_the_old_epoch(self, store: Store) -> None:
+        relay = await a_relay(store, "relay-a")
+        old = dict(relay.lanes)
+        await relay.take(now=NOON + 2 * LEASE)
+        assert await store.renew("relay-a", old, lease=LEASE, now=NOON + 2 * LEASE) == frozenset()
+        assert await store.renew("relay-a", relay.lanes, lease=LEASE, now=NOON + 2 * LEASE) == frozenset(relay.lanes)
+
+    async def test_a_released_lane_is_free_at_once(self, store: Store) -> None:
+        first = await a_relay(store, "relay-a")
+        assert await store.release("relay-a", first.lanes) == frozenset(first.lanes)
+        second = await a_relay(store, "relay-b")
+        assert second.lanes.keys() == first.lanes.keys()
+
+    async def test_a_lane_with_something_in_flight_is_not_released(self, store: Store) -> None:
+        await put(store, "a")
+        relay = await a_relay(store)
+        (claim,) = await relay.claim()
+        released = await store.release(relay.owner, relay.lanes)
+        assert released == frozenset(relay.lanes) - {claim.lane}
+
+    async def test_a_lane_of_another_owner_or_epoch_is_not_released(self, store: Store) -> None:
+        relay = await a_relay(store, "relay-a")
+        assert await store.release("relay-b", relay.lanes) == frozenset()
+        older = {lane: epoch - 1 for lane, epoch in relay.lanes.items()}
+        assert await store.release("relay-a", older) == frozenset()
+        assert {lane.owner for lane in await store.lanes()} == {"relay-a"}
+
+    async def test_racing_relays_never_share_a_lane(self, store: Store) -> None:
+        relays = [Relay(store, f"relay-{number}") for number in range(4)]
+        await asyncio.gather(*(relay.take(limit=20) for relay in relays))
+        taken = [lane for relay in relays for lane in relay.lanes]
+        assert len(taken) == len(set(taken))
+
+    async def test_the_store_has_a_clock_of_its_own_for_leases(self, store: Store) -> None:
+        taken = await store.take("relay-a", limit=2, lease=MINUTE, lost=lost)
+        assert len(taken) == 2
+        lanes = {lane.lane: lane.epoch for lane in taken}
+        free = len(await store.lanes()) - 2
+        assert len(await store.take("relay-b", limit=10_000, lease=MINUTE, lost=lost)) == free
+        assert await store.renew("relay-a", lanes, lease=MINUTE) == frozenset(lanes)
+
+    # ── what a dead relay had in flight ──
+
+    async def test_what_was_in_flight_gets_an_attempt_and_a_wait(self, store: Store) -> None:
+        (seq,) = await put(store, "a")
+        await (await a_relay(store, "relay-a")).claim()
+        taken = NOON + 2 * LEASE
+        heir = await a_relay(store, "relay-b", now=taken)
+        (record,) = await store.find(Query())
+        assert (record.attempts, record.status, record.last_error_code) == (1, "failed", "LEASE_LOST")
+        assert await heir.seqs(now=taken + 29 * SECOND) == []
+        assert await heir.seqs(now=taken + 31 * SECOND) == [seq]
+
+    async def test_what_was_lost_with_its_relay_too_often_is_buried(self, store: Store) -> None:
+        await put(store, "a")
+        now = NOON
+        for number in range(3):
+            relay = await a_relay(store, f"relay-{number}", now=now)
+            assert len(await relay.claim(now=now + 40 * SECOND)) == 1
+            now += 2 * LEASE
+        await a_relay(store, "heir", now=now)
+        (record,) = await store.find(Query())
+        assert (record.status, record.last_error_code, record.attempts) == ("dead", "CRASH_LOOP", 3)
+
+    async def test_what_was_lost_with_its_relay_travels_alone(self, store: Store) -> None:
+        written = await put(store, "a", "a", "a")
+        await (await a_relay(store, "relay-a")).claim()
+        heir = await a_relay(store, "relay-b", now=NOON + 2 * LEASE)
+        later = NOON + 3 * LEASE
+        await store.renew("relay-b", heir.lanes, lease=LEASE, now=later)
+        came = []
+        for _ in written:
+            (claim,) = await heir.claim(now=later)
+            assert claim.solo
+            assert len(claim.messages) == 1
+            came += seqs([claim])
+            await heir.settle([claim], now=later)
+        assert came == written
+
+    async def test_an_innocent_waits_for_one_that_travels_alone(self, store: Store) -> None:
+        (lost_one,) = await put(store, "a")
+        await (await a_relay(store, "relay-a")).claim()
+        heir = await a_relay(store, "relay-b", now=NOON + 2 * LEASE)
+        (innocent,) = await put(store, "a")
+        later = NOON + 2 * LEASE + 31 * SECOND
+        (claim,) = await heir.claim(now=later)
+        assert (claim.solo, seqs([claim])) == (True, [lost_one])
+        await heir.settle([claim], now=later)
+        (claim,) = await heir.claim(now=later)
+        assert (claim.solo, seqs([claim])) == (False, [innocent])
+
+    async def test_a_relay_that_lost_its_lane_changes_nothing(self, store: Store) -> None:
+        (seq,) = await put(store, "a")
+        zombie = await a_relay(store, "relay-a")
+        claims = await zombie.claim()
+        await a_relay(store, "relay-b", now=NOON + 2 * LEASE)
+        assert await zombie.settle(claims, now=NOON + 2 * LEASE) == "lost"
+        assert await statuses(store, seq) == ["failed"]
+        (record,) = await store.find(Query())
+        assert record.attempts == 1
+
+    async def test_a_stale_batch_of_the_same_owner_changes_nothing(self, store: Store) -> None:
+        (seq,) = await put(store, "a")
+        relay = await a_relay(store, "relay-a")
+        stale = await relay.claim()
+        await relay.take(now=NOON + 2 * LEASE)
+        assert await relay.settle(stale, now=NOON + 2 * LEASE) == "lost"
+        assert await statuses(store, seq) == ["failed"]
+
+    # ── who is alive ──
+
+    async def test_a_relay_is_known_from_joining_to_leaving(self, store: Store) -> None:
+        info = RelayInfo(owner="relay-a", name="a", host="here", pid=7, version="1")
+        await store.join(info, now=NOON)
+        await store.join(info, now=NOON + SECOND)
+        (seen,) = await store.relays()
+        assert (seen.owner, seen.name, seen.host, seen.pid, seen.version) == ("relay-a", "a", "here", 7, "1")
+        assert seen.seen_at == NOON + SECOND
+        await store.leave("relay-a")
+        assert list(await store.relays()) == []
+
+    async def test_the_store_has_a_clock_of_its_own_for_heartbeats(self, store: Store) -> None:
+        await store.join(RelayInfo(owner="relay-a", name="a"))
+        (seen,) = await store.relays()
+        assert seen.seen_at is not None

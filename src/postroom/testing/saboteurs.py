@@ -1,0 +1,498 @@
+"""Stores that break one promise each, and the case of the contract that must catch it.
+
+A promise without a saboteur is a promise nobody checks. Each is the memory store with one thing wrong; `caught_by` names
+the case. `tests/conformance/test_the_contracts_themselves.py` runs them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import count, repeat
+from typing import ClassVar
+
+from postroom.message import Message
+from postroom.store import (
+    Claim,
+    Lane,
+    Lost,
+    Query,
+    Record,
+    Retry,
+    Settled,
+    Settlement,
+    Verdict,
+    per_lane,
+)
+from postroom.stores.memory import MemoryStore, MemoryTransaction, Row
+
+
+class Saboteur(MemoryStore):
+    """The memory store with one thing wrong."""
+
+    caught_by: ClassVar[str]
+
+
+# ── writing ──
+
+
+class PutsOutsideTheTransaction(Saboteur):
+    caught_by = "test_a_rolled_back_message_never_existed"
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[MemoryTransaction]:
+        transaction = MemoryTransaction(self)
+        try:
+            yield transaction
+        finally:
+            self._rows.update((row.seq, row) for row in transaction.rows)
+
+
+class ShowsWhatIsNotCommitted(Saboteur):
+    caught_by = "test_an_uncommitted_message_is_invisible_and_a_late_one_is_found"
+
+    def written(self, message: Message, others: Sequence[Row]) -> Row:
+        row = super().written(message, others)
+        self._rows[row.seq] = row
+        return row
+
+
+class NeverLooksBack(Saboteur):
+    caught_by = "test_an_uncommitted_message_is_invisible_and_a_late_one_is_found"
+    last = 0
+
+    def _line(self, lane: int, now: datetime) -> list[Row]:
+        line = [row for row in super()._line(lane, now) if row.seq > self.last]
+        self.last = max([self.last, *(row.seq for row in line)])
+        return line
+
+
+class WritesWhatItCan(Saboteur):
+    caught_by = "test_many_are_all_or_none"
+
+    async def put(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            await super().put([message])
+
+
+class TakesAnIdTwice(Saboteur):
+    caught_by = "test_a_known_id_is_refused"
+
+    def written(self, message: Message, others: Sequence[Row]) -> Row:
+        return replace(super().written(Message(message.type), others), message=message)
+
+
+class WritesBackwards(Saboteur):
+    caught_by = "test_messages_keep_the_order_they_were_written_in"
+
+    async def put(self, messages: Sequence[Message]) -> None:
+        await super().put(messages[::-1])
+
+
+class ReadsEveryBodyAsText(Saboteur):
+    caught_by = "test_the_body_comes_back_byte_for_byte"
+
+    def written(self, message: Message, others: Sequence[Row]) -> Row:
+        row = super().written(message, others)
+        body = None if message.body is None else message.body.decode(errors="replace").encode()
+        return replace(row, message=message.replace(body=body))
+
+
+class DropsTheHeaders(Saboteur):
+    caught_by = "test_every_field_comes_back_as_it_was_given"
+
+    def written(self, message: Message, others: Sequence[Row]) -> Row:
+        return replace(super().written(message, others), message=message.replace(headers={}))
+
+
+# ── lanes ──
+
+
+class ForgetsLeases(Saboteur):
+    caught_by = "test_a_lane_has_one_owner"
+
+    def _takeable(self, lane: Lane, now: datetime) -> bool:  # noqa: ARG002 - that is the sabotage
+        return True
+
+
+class NeverTakesOver(Saboteur):
+    caught_by = "test_a_lane_is_taken_over_when_its_lease_ran_out_and_not_before"
+
+    def _takeable(self, lane: Lane, now: datetime) -> bool:  # noqa: ARG002 - that is the sabotage
+        return lane.owner is None
+
+
+class TakesOverTooEarly(Saboteur):
+    caught_by = "test_a_lane_is_taken_over_when_its_lease_ran_out_and_not_before"
+
+    def _takeable(self, lane: Lane, now: datetime) -> bool:
+        return super()._takeable(lane, now + timedelta(seconds=10))
+
+
+class KeepsTheEpoch(Saboteur):
+    caught_by = "test_the_epoch_grows_with_each_taking"
+
+    async def take(
+        self, owner: str, *, limit: int, lease: timedelta, lost: Lost, now: datetime | None = None
+    ) -> Sequence[Lane]:
+        taken = await super().take(owner, limit=limit, lease=lease, lost=lost, now=now)
+        same = [replace(lane, epoch=1) for lane in taken]
+        for lane in same:
+            self._lanes[lane.lane] = lane
+        return same
+
+
+class RenewsForAnyone(Saboteur):
+    caught_by = "test_a_lost_lane_cannot_be_renewed"
+
+    async def renew(
+        self, owner: str, lanes: Mapping[int, int], *, lease: timedelta, now: datetime | None = None
+    ) -> frozenset[int]:
+        await super().renew(owner, lanes, lease=lease, now=now)
+        return frozenset(lanes)
+
+
+class RenewsAtAnyEpoch(Saboteur):
+    caught_by = "test_a_lane_retaken_by_its_old_owner_is_not_renewed_at_the_old_epoch"
+
+    async def renew(
+        self, owner: str, lanes: Mapping[int, int], *, lease: timedelta, now: datetime | None = None
+    ) -> frozenset[int]:
+        current = {lane: self._lanes[lane].epoch for lane in lanes}
+        return await super().renew(owner, current, lease=lease, now=now)
+
+
+class ReleasesBeforeItIsDrained(Saboteur):
+    caught_by = "test_a_lane_with_something_in_flight_is_not_released"
+
+    async def release(self, owner: str, lanes: Mapping[int, int]) -> frozenset[int]:
+        claims, self._claims = self._claims, {}
+        released = await super().release(owner, lanes)
+        self._claims = claims
+        return released
+
+
+class ReleasesForAnyone(Saboteur):
+    caught_by = "test_a_lane_of_another_owner_or_epoch_is_not_released"
+
+    async def release(self, owner: str, lanes: Mapping[int, int]) -> frozenset[int]:  # noqa: ARG002 - that is the sabotage
+        self._lanes = [replace(lane, owner=None, lease_until=None) for lane in self._lanes]
+        return frozenset(lanes)
+
+
+class LeavesTheClaimsOfTheDead(Saboteur):
+    caught_by = "test_what_was_in_flight_gets_an_attempt_and_a_wait"
+
+    def _let_go(self, lane: int, lost: Lost, now: datetime) -> None:
+        pass
+
+
+class ForgetsTheAttemptOfTheDead(Saboteur):
+    caught_by = "test_what_was_in_flight_gets_an_attempt_and_a_wait"
+
+    def _let_go(self, lane: int, lost: Lost, now: datetime) -> None:  # noqa: ARG002 - that is the sabotage
+        super()._let_go(lane, lambda _: Retry(timedelta(0), "LEASE_LOST", spent=False), now)
+
+
+class NeverBuriesWhatKillsItsRelay(Saboteur):
+    caught_by = "test_what_was_lost_with_its_relay_too_often_is_buried"
+
+    def _let_go(self, lane: int, lost: Lost, now: datetime) -> None:
+        super()._let_go(lane, lambda _: lost(1), now)
+
+
+class SendsTheLostWithOthers(Saboteur):
+    caught_by = "test_what_was_lost_with_its_relay_travels_alone"
+
+    def _let_go(self, lane: int, lost: Lost, now: datetime) -> None:
+        super()._let_go(lane, lost, now)
+        for row in self._rows.values():
+            row.solo = False
+
+
+class SendsInnocentsWithTheLost(Saboteur):
+    caught_by = "test_an_innocent_waits_for_one_that_travels_alone"
+
+    def _line(self, lane: int, now: datetime) -> list[Row]:
+        marked = [row for row in self._rows.values() if row.solo]
+        for row in marked:
+            row.solo = False
+        line = super()._line(lane, now)
+        for row in marked:
+            row.solo = True
+        return line
+
+
+# ── flow ──
+
+
+class ClaimsForAnyone(Saboteur):
+    caught_by = "test_a_lane_of_another_owner_gives_nothing"
+
+    async def claim(
+        self, owner: str, lanes: Mapping[int, int], *, limit: int, now: datetime | None = None
+    ) -> Sequence[Claim]:
+        owners = {self._lanes[lane].owner or owner for lane in lanes}
+        return await super().claim(owners.pop(), lanes, limit=limit, now=now)
+
+
+class ClaimsAtAnyEpoch(Saboteur):
+    caught_by = "test_a_lane_at_an_older_epoch_gives_nothing"
+
+    async def claim(
+        self, owner: str, lanes: Mapping[int, int], *, limit: int, now: datetime | None = None
+    ) -> Sequence[Claim]:
+        return await super().claim(owner, {lane: self._lanes[lane].epoch for lane in lanes}, limit=limit, now=now)
+
+
+class ClaimsWhatIsInFlight(Saboteur):
+    caught_by = "test_a_message_is_claimed_once"
+
+    def _busy(self, lane: int) -> bool:  # noqa: ARG002 - that is the sabotage
+        return False
+
+
+class ClaimsAroundWhatIsInFlight(Saboteur):
+    """Leaves out the messages in flight, but not their keys."""
+
+    caught_by = "test_a_lane_gives_nothing_more_while_a_claim_of_it_is_in_flight"
+
+    def _busy(self, lane: int) -> bool:  # noqa: ARG002 - that is the sabotage
+        return False
+
+    def _line(self, lane: int, now: datetime) -> list[Row]:
+        return [row for row in super()._line(lane, now) if self._in_flight(row) is None]
+
+
+class UsesClaimIdsAgain(Saboteur):
+    caught_by = "test_claim_ids_are_never_used_again"
+
+    async def claim(
+        self, owner: str, lanes: Mapping[int, int], *, limit: int, now: datetime | None = None
+    ) -> Sequence[Claim]:
+        if not self._claims:
+            self._claim_ids = count(1)
+        return await super().claim(owner, lanes, limit=limit, now=now)
+
+
+class IgnoresTheLimit(Saboteur):
+    caught_by = "test_the_limit_is_kept"
+
+    async def claim(
+        self, owner: str, lanes: Mapping[int, int], *, limit: int, now: datetime | None = None
+    ) -> Sequence[Claim]:
+        return await super().claim(owner, lanes, limit=limit * 100, now=now)
+
+
+class ServesTheBusiestLaneFirst(Saboteur):
+    caught_by = "test_one_busy_lane_does_not_starve_the_others"
+
+    async def claim(
+        self, owner: str, lanes: Mapping[int, int], *, limit: int, now: datetime | None = None
+    ) -> Sequence[Claim]:
+        busiest = max(lanes, key=lambda lane: len(self._line(lane, now or datetime.now(UTC))))
+        return await super().claim(owner, {busiest: lanes[busiest]}, limit=limit, now=now)
+
+
+class TakesTheNewestFirst(Saboteur):
+    caught_by = "test_the_oldest_of_a_key_goes_first"
+
+    def _line(self, lane: int, now: datetime) -> list[Row]:
+        return super()._line(lane, now)[::-1]
+
+
+class CutsBeforeItFilters(Saboteur):
+    caught_by = "test_many_waiting_messages_do_not_hide_the_others_behind_them"
+
+    def _line(self, lane: int, now: datetime) -> list[Row]:
+        first = sorted(row.seq for row in self._rows.values() if row.lane == lane and row.settled_at is None)
+        window = set(first[: per_lane(100, len(self._lanes))])
+        return [row for row in super()._line(lane, now) if row.seq in window]
+
+
+class SendsBeforeItsTime(Saboteur):
+    caught_by = "test_a_message_does_not_go_before_its_time"
+
+    def _line(self, lane: int, now: datetime) -> list[Row]:
+        return super()._line(lane, now + timedelta(hours=1))
+
+
+class HoldsTheKeyForAFutureMessage(Saboteur):
+    caught_by = "test_a_message_that_is_not_due_does_not_hold_its_key"
+
+    def _held(self, lane: int, now: datetime) -> set[str]:
+        future = {str(row.message.key) for row in self._rows.values() if row.lane == lane and not row.due(now)}
+        return super()._held(lane, now) | future
+
+
+class LetsAKeyPassItsWaitingHead(Saboteur):
+    caught_by = "test_a_key_waits_as_a_whole_while_its_head_waits"
+
+    def _held(self, lane: int, now: datetime) -> set[str]:  # noqa: ARG002 - that is the sabotage
+        return {str(row.message.key) for row in self._rows.values() if row.outcome == "dead" and row.parks}
+
+
+class ForgetsToPark(Saboteur):
+    caught_by = "test_a_dead_head_parks_its_key"
+
+    def _record(self, row: Row, verdict: Verdict, now: datetime) -> None:
+        super()._record(row, verdict, now)
+        row.parks = False
+
+
+class ParksWhatShouldSkip(Saboteur):
+    caught_by = "test_a_dead_head_that_skips_lets_its_key_go_on"
+
+    def _record(self, row: Row, verdict: Verdict, now: datetime) -> None:
+        super()._record(row, verdict, now)
+        row.parks = row.outcome == "dead"
+
+
+class SettlesWithoutTheFence(Saboteur):
+    caught_by = "test_a_relay_that_lost_its_lane_changes_nothing"
+
+    def _settle(self, settlement: Settlement, now: datetime) -> Settled:
+        self._claims.setdefault(settlement.claim.id, (settlement.claim, now))
+        return super()._settle(settlement, now)
+
+
+class FencesByOwnerAlone(Saboteur):
+    caught_by = "test_a_stale_batch_of_the_same_owner_changes_nothing"
+
+    def _settle(self, settlement: Settlement, now: datetime) -> Settled:
+        if self._lanes[settlement.claim.lane].owner == settlement.claim.owner:
+            self._claims.setdefault(settlement.claim.id, (settlement.claim, now))
+        return super()._settle(settlement, now)
+
+
+class CallsARepeatedSettleLost(Saboteur):
+    caught_by = "test_settling_twice_counts_once"
+
+    def _settle(self, settlement: Settlement, now: datetime) -> Settled:
+        answer = super()._settle(settlement, now)
+        return "lost" if answer == "already" else answer
+
+
+class SettlesAllOrNothing(Saboteur):
+    caught_by = "test_each_claim_is_settled_or_lost_by_itself"
+
+    async def settle(self, settlements: Sequence[Settlement], *, now: datetime | None = None) -> Mapping[int, Settled]:
+        if any(settlement.claim.id not in self._claims for settlement in settlements):
+            return dict(zip((settlement.claim.id for settlement in settlements), repeat("already"), strict=False))
+        return await super().settle(settlements, now=now)
+
+
+class SpendsAnAttemptOnWhatWasNotSent(Saboteur):
+    caught_by = "test_what_was_not_sent_is_untouched_and_comes_again"
+
+    def _settle(self, settlement: Settlement, now: datetime) -> Settled:
+        for claimed in settlement.claim.messages:
+            self._rows[claimed.seq].attempts += 1
+        return super()._settle(settlement, now)
+
+
+class SpendsAnAttemptOnAnOutage(Saboteur):
+    caught_by = "test_an_unavailable_broker_spends_no_attempt"
+
+    def _record(self, row: Row, verdict: Verdict, now: datetime) -> None:
+        super()._record(row, replace(verdict, spent=True) if isinstance(verdict, Retry) else verdict, now)
+
+
+class RetriesAtOnce(Saboteur):
+    caught_by = "test_a_failed_message_waits_until_it_is_due"
+
+    def _record(self, row: Row, verdict: Verdict, now: datetime) -> None:
+        super()._record(row, replace(verdict, after=timedelta(0)) if isinstance(verdict, Retry) else verdict, now)
+
+
+class KeepsWholeErrors(Saboteur):
+    caught_by = "test_an_error_is_kept_and_cut"
+
+    def _record(self, row: Row, verdict: Verdict, now: datetime) -> None:
+        super()._record(row, verdict, now)
+        if isinstance(verdict, Retry):
+            row.error = verdict.error
+
+
+class ForgetsClaimsWithoutAnAnswer(Saboteur):
+    caught_by = "test_a_claim_whose_answer_was_lost_is_dropped_untouched"
+
+    async def reconcile(self, owner: str, lanes: Mapping[int, int], *, held: Collection[int]) -> int:  # noqa: ARG002 - that is the sabotage
+        return 0
+
+
+class ReconcilesForAnyone(Saboteur):
+    caught_by = "test_reconciling_leaves_another_owners_claims_alone"
+
+    async def reconcile(self, owner: str, lanes: Mapping[int, int], *, held: Collection[int]) -> int:  # noqa: ARG002 - that is the sabotage
+        orphans = [claim_id for claim_id in self._claims if claim_id not in held]
+        for claim_id in orphans:
+            del self._claims[claim_id]
+        return len(orphans)
+
+
+class HasNoClockOfItsOwn(Saboteur):
+    caught_by = "test_the_store_has_a_clock_of_its_own_for_claims"
+
+    async def claim(
+        self, owner: str, lanes: Mapping[int, int], *, limit: int, now: datetime | None = None
+    ) -> Sequence[Claim]:
+        return await super().claim(
+            owner, lanes, limit=limit, now=now or datetime(1970, 1, 1, tzinfo=UTC).replace(year=2200)
+        )
+
+
+# ── desk ──
+
+
+class RequeueKeepsTheAttempts(Saboteur):
+    caught_by = "test_a_requeued_dead_letter_goes_again_with_the_same_id"
+
+    async def requeue(self, query: Query, *, now: datetime | None = None) -> int:
+        attempts = {row.seq: row.attempts for row in self._matching(query)}
+        number = await super().requeue(query, now=now)
+        for seq, tries in attempts.items():
+            self._rows[seq].attempts = tries
+        return number
+
+
+class RequeuesWhatIsInFlight(Saboteur):
+    caught_by = "test_a_message_in_flight_is_neither_requeued_nor_discarded"
+
+    async def requeue(self, query: Query, *, now: datetime | None = None) -> int:
+        self._claims.clear()
+        return await super().requeue(query, now=now)
+
+
+class RequeuesWhatWasPublished(Saboteur):
+    caught_by = "test_a_published_message_is_neither_requeued_nor_discarded"
+
+    async def requeue(self, query: Query, *, now: datetime | None = None) -> int:
+        for row in self._matching(query):
+            row.outcome = "dead" if row.outcome == "published" else row.outcome
+        return await super().requeue(query, now=now)
+
+
+class LeavesTheKeyParked(Saboteur):
+    caught_by = "test_discarding_the_dead_head_frees_its_key"
+
+    async def discard(self, query: Query, *, now: datetime | None = None) -> int:
+        heads = [row for row in self._matching(query) if row.parks]
+        number = await super().discard(query, now=now)
+        for row in heads:
+            row.parks, row.outcome = True, "dead"
+        return number
+
+
+class FindsTheOldestInstead(Saboteur):
+    caught_by = "test_find_gives_the_newest_so_many_oldest_first"
+
+    async def find(self, query: Query) -> Sequence[Record]:
+        return (await super().find(replace(query, limit=None)))[: query.limit]
+
+
+def all_saboteurs() -> list[type[Saboteur]]:
+    """Every one of them."""
+    return Saboteur.__subclasses__()

@@ -1,0 +1,87 @@
+"""What a type checker sees of `put`: None on a sync handle, an awaitable on an async one. For mypy; never run."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Awaitable
+from typing import Any, assert_type
+
+import aiosqlite
+import asyncpg
+import psycopg
+import psycopg2.extensions
+import sqlalchemy
+from asyncpg.pool import PoolConnectionProxy
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
+
+from postroom.message import Message
+from postroom.outbox import Outbox
+from postroom.stores.handles import AsyncHandle, SyncHandle
+
+outbox, message = Outbox(), Message("order.paid")
+
+
+class Own:
+    def postroom_handle(self) -> SyncHandle:
+        raise NotImplementedError
+
+
+class OwnAsync:
+    def postroom_handle(self) -> AsyncHandle:
+        raise NotImplementedError
+
+
+def sync_handles(
+    sqlite: sqlite3.Connection,
+    psycopg3: psycopg.Connection[Any],
+    psycopg_2: psycopg2.extensions.connection,
+    session: Session,
+    scoped: scoped_session[Session],
+    connection: sqlalchemy.Connection,
+    own: Own,
+) -> None:
+    assert_type(outbox.put(sqlite, message), None)
+    assert_type(outbox.put(psycopg3, message), None)
+    assert_type(outbox.put(psycopg_2, message), None)
+    assert_type(outbox.put(session, message), None)
+    assert_type(outbox.put(scoped, message), None)
+    assert_type(outbox.put(connection, message), None)
+    assert_type(outbox.put(own, message), None)
+    assert_type(outbox.put_many(session, [message]), None)
+
+
+def async_handles(
+    sqlite: aiosqlite.Connection,
+    psycopg3: psycopg.AsyncConnection[Any],
+    plain: asyncpg.Connection[Any],
+    pooled: PoolConnectionProxy[Any],
+    session: AsyncSession,
+    scoped: async_scoped_session[AsyncSession],
+    connection: AsyncConnection,
+    own: OwnAsync,
+) -> None:
+    assert_type(outbox.put(sqlite, message), Awaitable[None])
+    assert_type(outbox.put(psycopg3, message), Awaitable[None])
+    assert_type(outbox.put(plain, message), Awaitable[None])
+    assert_type(outbox.put(pooled, message), Awaitable[None])
+    assert_type(outbox.put(session, message), Awaitable[None])
+    assert_type(outbox.put(scoped, message), Awaitable[None])
+    assert_type(outbox.put(connection, message), Awaitable[None])
+    assert_type(outbox.put(own, message), Awaitable[None])
+    assert_type(outbox.put_many(session, [message]), Awaitable[None])
+
+
+def no_handles(
+    engine: sqlalchemy.Engine,
+    async_engine: AsyncEngine,
+    maker: sessionmaker[Session],
+    cursor: sqlite3.Cursor,
+    pool: asyncpg.Pool[Any],
+) -> None:
+    outbox.put(engine, message)  # type: ignore[call-overload]  # it is refused before it runs
+    outbox.put(async_engine, message)  # type: ignore[call-overload]  # the same
+    outbox.put(maker, message)  # type: ignore[call-overload]  # the same
+    outbox.put(cursor, message)  # type: ignore[call-overload]  # the same
+    outbox.put(pool, message)  # type: ignore[call-overload]  # the same
+    outbox.put("sqlite:///shop.db", message)  # type: ignore[call-overload]  # the same

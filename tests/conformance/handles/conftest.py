@@ -1,0 +1,38 @@
+"""Databases for the tests of handles: a SQLite file per test, a PostgreSQL database per module, emptied each time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.conformance.handles.databases import Sight, postgres_database, sqlite_database
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def _django_beside_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The tests run in an event loop, for the async handles; Django refuses to block one unless told.
+    monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
+
+
+@pytest.fixture(scope="module")
+def shared_postgres(request: pytest.FixtureRequest) -> Iterator[Sight]:
+    with postgres_database(request.getfixturevalue("postgres_url")) as sight:
+        yield sight
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path) -> Iterator[Sight]:
+    with sqlite_database(tmp_path) as sight:
+        yield sight
+
+
+@pytest.fixture
+def postgres(shared_postgres: Sight) -> Sight:
+    shared_postgres.connection.execute("TRUNCATE outbox, picky, orders")
+    return shared_postgres

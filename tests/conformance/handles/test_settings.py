@@ -1,0 +1,203 @@
+"""Handles as people set them up: what their settings would break stays whole."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import sys
+from typing import Any
+
+import asyncpg
+import psycopg
+import pytest
+from sqlalchemy import Column, Integer, create_engine, orm
+from tests.conformance.handles.databases import Sight
+from tests.conformance.handles.held import django_connection, path_of
+
+from postroom.errors import NotInTransaction, UnknownHandle
+from postroom.message import Message
+from postroom.outbox import Outbox
+
+pytestmark = pytest.mark.anyio
+
+PAID = Message("order.paid", key="o-1", data={"amount": 12})
+outbox = Outbox()
+
+
+class Base(orm.DeclarativeBase):
+    pass
+
+
+class Order(Base):
+    __tablename__ = "orders"
+    id = Column(Integer, primary_key=True)
+
+
+class Mine(sqlite3.Connection):
+    """A subclass, as some frameworks make one."""
+
+
+def test_a_subclass_of_a_known_connection_is_known(sqlite: Sight) -> None:
+    with contextlib.closing(sqlite3.connect(path_of(sqlite.url), factory=Mine)) as connection:
+        connection.execute("BEGIN")
+        outbox.put(connection, PAID)
+        connection.commit()
+    assert sqlite.counts() == (0, 1)
+
+
+def test_a_begin_of_the_drivers_own_counts(sqlite: Sight) -> None:
+    with contextlib.closing(sqlite3.connect(path_of(sqlite.url))) as connection:
+        with pytest.raises(NotInTransaction):
+            outbox.put(connection, PAID)
+        connection.execute("INSERT INTO orders (id) VALUES (1)")
+        outbox.put(connection, PAID)
+        connection.commit()
+    assert sqlite.counts() == (1, 1)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="sqlite3 has no autocommit attribute before Python 3.12")
+@pytest.mark.parametrize("autocommit", [False, True])
+def test_the_autocommit_attribute_of_sqlite3_is_seen(sqlite: Sight, autocommit: bool) -> None:
+    mode: dict[str, Any] = {"autocommit": autocommit}
+    engine = create_engine(sqlite.url, connect_args=mode)
+    with contextlib.closing(sqlite3.connect(path_of(sqlite.url), **mode)) as connection, orm.Session(engine) as session:
+        session.begin()
+        for handle in (connection, session):
+            with pytest.raises(NotInTransaction) if autocommit else contextlib.nullcontext():
+                outbox.put(handle, Message("order.paid"))
+            handle.commit()
+    engine.dispose()
+    assert sqlite.counts() == (0, 0 if autocommit else 2)
+
+
+def test_rows_as_objects_change_nothing(sqlite: Sight) -> None:
+    with contextlib.closing(sqlite3.connect(path_of(sqlite.url))) as connection:
+        connection.row_factory = sqlite3.Row
+        connection.execute("BEGIN")
+        outbox.put_many(connection, [PAID, Message("order.sent")])
+        connection.commit()
+    assert sqlite.counts() == (0, 2)
+
+
+def test_psycopg_with_autocommit_and_a_block_is_in_a_transaction(postgres: Sight) -> None:
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        with pytest.raises(NotInTransaction):
+            outbox.put(connection, PAID)
+        with connection.transaction():
+            outbox.put(connection, PAID)
+    assert postgres.counts() == (0, 1)
+
+
+@pytest.mark.parametrize("factory", [psycopg.RawCursor, psycopg.ClientCursor, psycopg.Cursor])
+def test_a_cursor_factory_with_other_parameters_changes_nothing(postgres: Sight, factory: Any) -> None:
+    with psycopg.connect(postgres.url, cursor_factory=factory, row_factory=psycopg.rows.dict_row) as connection:
+        connection.execute("INSERT INTO orders (id) VALUES (1)")
+        outbox.put(connection, PAID)
+    assert postgres.counts() == (1, 1)
+
+
+@pytest.mark.parametrize("autocommit", [False, True])
+def test_a_pipeline_of_psycopg_changes_nothing(postgres: Sight, autocommit: bool) -> None:
+    connecting = psycopg.connect(postgres.url, autocommit=autocommit)
+    with connecting as connection, connection.pipeline(), connection.transaction():
+        outbox.put_many(connection, [Message(f"n.{number}") for number in range(1_001)])
+    assert postgres.counts() == (0, 1_001)
+
+
+async def test_a_json_codec_on_asyncpg_changes_nothing(postgres: Sight) -> None:
+    import json
+
+    connection = await asyncpg.connect(postgres.url)
+    for kind in ("json", "jsonb"):
+        await connection.set_type_codec(kind, encoder=json.dumps, decoder=json.loads, schema="pg_catalog")
+    async with connection.transaction():
+        await outbox.put(connection, PAID)
+    await connection.close()
+    assert postgres.counts() == (0, 1)
+
+
+async def test_a_prepared_statement_cache_turned_off_changes_nothing(postgres: Sight) -> None:
+    connection = await asyncpg.connect(postgres.url, statement_cache_size=0)
+    async with connection.transaction():
+        await outbox.put(connection, PAID)
+    await connection.close()
+    assert postgres.counts() == (0, 1)
+
+
+@pytest.mark.parametrize("style", ["named", "qmark"])
+def test_another_paramstyle_of_the_engine_changes_nothing(sqlite: Sight, style: Any) -> None:
+    engine = create_engine(sqlite.url, paramstyle=style)
+    with engine.begin() as connection:
+        outbox.put_many(connection, [PAID, Message("order.sent")])
+    engine.dispose()
+    assert sqlite.counts() == (0, 2)
+
+
+def test_put_flushes_nothing(sqlite: Sight) -> None:
+    engine = create_engine(sqlite.url)
+    with orm.Session(engine) as session:
+        order = Order(id=1)
+        session.add(order)
+        outbox.put(session, PAID)
+        assert order in session.new
+        session.commit()
+    engine.dispose()
+    assert sqlite.counts() == (1, 1)
+
+
+def test_a_nested_session_transaction_rolled_back_takes_its_message(sqlite: Sight) -> None:
+    engine = create_engine(sqlite.url)
+    with orm.Session(engine) as session, session.begin():
+        outbox.put(session, PAID)
+        nested = session.begin_nested()
+        outbox.put(session, Message("order.sent"))
+        nested.rollback()
+    engine.dispose()
+    assert sqlite.rows("SELECT type FROM outbox") == [("order.paid",)]
+
+
+def test_a_session_of_several_engines_takes_its_connection(sqlite: Sight) -> None:
+    engine = create_engine(sqlite.url)
+    with orm.Session(binds={Order: engine}) as session, session.begin():
+        session.add(Order(id=1))
+        outbox.put(session.connection(bind_arguments={"mapper": Order}), PAID)
+    engine.dispose()
+    assert sqlite.counts() == (1, 1)
+
+
+def test_autocommit_on_one_connection_alone_is_refused(postgres: Sight) -> None:
+    engine = create_engine(postgres.url.replace("://", "+psycopg://"))
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.begin()
+        with pytest.raises(NotInTransaction, match="AUTOCOMMIT"):
+            outbox.put(connection, PAID)
+    engine.dispose()
+    assert postgres.counts() == (0, 0)
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+async def test_django_with_autocommit_off_is_in_a_transaction(request: pytest.FixtureRequest, database: str) -> None:
+    sight: Sight = request.getfixturevalue(database)
+    async with django_connection(proxy=True)(sight.url) as held:
+        held.thing.set_autocommit(False)
+        outbox.put(held.thing, PAID)
+        assert sight.counts() == (0, 0)
+        held.thing.commit()
+    assert sight.counts() == (0, 1)
+
+
+async def test_the_debug_cursor_of_django_changes_nothing(sqlite: Sight) -> None:
+    async with django_connection(proxy=True)(sqlite.url) as held:
+        await held.begin()
+        held.thing.force_debug_cursor = True
+        outbox.put_many(held.thing, [PAID, Message("order.sent")])
+        await held.commit()
+    assert sqlite.counts() == (0, 2)
+
+
+async def test_the_cache_of_django_is_no_database(sqlite: Sight) -> None:
+    async with django_connection(proxy=True)(sqlite.url):
+        from django.core.cache import cache  # type: ignore[import-untyped]  # Django has no types
+
+        with pytest.raises(UnknownHandle, match=r"no database: give django\.db\.connection"):
+            outbox.put(cache, PAID)

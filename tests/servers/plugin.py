@@ -1,0 +1,91 @@
+"""Fixtures for real servers. What cannot be had is skipped loudly, or is a failure when it is required.
+
+POSTROOM_REQUIRE_SERVERS=1 (or `all`, or names with commas) makes a missing server a failure.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.servers import REGISTRY, Server, Unavailable, start
+from tests.servers.cluster import LOCKED, LOCKED_PASSWORD
+from tests.servers.databases import fresh_database, in_database
+from tests.servers.run import current
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+REQUIRED = "POSTROOM_REQUIRE_SERVERS"
+
+
+def required() -> set[str]:
+    """The servers whose absence is a failure. Raises a usage error for a name that is no server's."""
+    value = os.environ.get(REQUIRED, "").strip()
+    if value in {"", "0"}:
+        return set()
+    if value in {"1", "all"}:
+        return set(REGISTRY)
+    names = {name.strip() for name in value.split(",") if name.strip()}
+    if unknown := names - set(REGISTRY):
+        raise pytest.UsageError(f"{REQUIRED} names {', '.join(sorted(unknown))}; there are {', '.join(REGISTRY)}.")
+    return names
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the run before xdist starts its workers, which inherit it, and close it after they have ended."""
+    required()
+    config.add_cleanup(current().close)  # closes nothing in a worker, which does not own it
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which servers tests asked for in vain."""
+    if missing := current().missing():
+        terminalreporter.section("SERVERS NOT AVAILABLE", red=True, bold=True)
+    for error in missing:
+        terminalreporter.line(f"SERVERS NOT AVAILABLE: {error.name} — the tests that need it did not run.")
+        for source, reason in error.reasons.items():
+            terminalreporter.line(f"    {source}: {reason}")
+
+
+def have(name: str) -> Server:
+    """The server `name`, for a fixture. Without it the test is skipped, or fails when it is required."""
+    try:
+        return start(name)
+    except Unavailable as error:
+        why = str(error)
+    if name in required():
+        pytest.fail(f"{REQUIRED} wants {name}, but {why}", pytrace=False)
+    pytest.skip(f"SERVER NOT AVAILABLE: {name} (see the end of the run)")
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> str:
+    """The URL of a PostgreSQL server on which this test run may create databases."""
+    return have("postgres").url
+
+
+@pytest.fixture
+def postgres_database(postgres_url: str) -> Iterator[str]:
+    """The URL of a fresh, empty database that is dropped afterwards, whoever is still connected."""
+    with fresh_database(postgres_url) as url:
+        yield url
+
+
+@pytest.fixture
+def postgres_locked_url(postgres_url: str) -> str:
+    """The URL of a role whose password is checked. Skips on a server that we did not set up."""
+    if not (server := have("postgres")).ours:
+        pytest.skip(f"The PostgreSQL from {server.source} is not ours: it has no role {LOCKED}.")
+
+    return in_database(postgres_url.replace("postgres@", f"{LOCKED}:{LOCKED_PASSWORD}@"), "postgres")
+
+
+@pytest.fixture
+def pgbouncer_database(postgres_url: str) -> Iterator[str]:
+    """The URL of a fresh database by way of PgBouncer with transaction pooling."""
+    bouncer = have("pgbouncer")
+    with fresh_database(postgres_url) as url:
+        yield in_database(bouncer.url, url.rsplit("/", 1)[1])

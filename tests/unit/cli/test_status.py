@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from tests.unit.cli.running import Desk
+
+from postroom.store import RelayInfo, Retry
+from postroom.stores import open_store
+
+
+def test_json_has_the_promised_keys(desk: Desk) -> None:
+    (shown,) = desk("status", "--json").objects()
+    assert shown == {
+        "pending": 0,
+        "sending": 0,
+        "failed": 0,
+        "published": 0,
+        "dead": 0,
+        "expired": 0,
+        "discarded": 0,
+        "lag_seconds": 0.0,
+        "lanes": {"total": 64, "owned": 0, "free": 64, "owners": {}},
+        "relays": [],
+    }
+
+
+def test_counts_lag_lanes_and_relays_are_shown(desk: Desk) -> None:
+    desk("put", "a.b")
+    desk.execute("UPDATE outbox SET created_at = created_at - 3600000000")
+    asyncio.run(_relay(desk))
+    (shown,) = desk("status", "--json").objects()
+    assert shown["pending"] == 1
+    assert 3600 <= shown["lag_seconds"] < 3700
+    assert shown["lanes"] == {"total": 64, "owned": 10, "free": 54, "owners": {"relay#1": 10}}
+    (relay,) = shown["relays"]
+    assert (relay["name"], relay["lanes"], relay["alive"]) == ("shop", 10, True)
+    text = desk("status").out
+    assert "1h 0m" in text
+    assert "10 owned, 54 free" in text
+    assert text.splitlines()[-1].split()[:4] == ["shop", "10", "host-1", "7"]
+
+
+async def _relay(desk: Desk) -> None:
+    async with open_store(f"sqlite:///{desk.folder}/shop.db") as store:
+        await store.join(RelayInfo(owner="relay#1", name="shop", host="host-1", pid=7, version="0.1"))
+        lease = timedelta(minutes=1)
+        await store.take("relay#1", limit=10, lease=lease, lost=lambda _: Retry(timedelta(0), "LOST"))
+
+
+def test_a_relay_that_fell_silent_is_not_alive(desk: Desk) -> None:
+    asyncio.run(_relay(desk))
+    desk.execute("UPDATE outbox_relay SET seen_at = seen_at - 3600000000")
+    assert desk("status", "--json").objects()[0]["relays"][0]["alive"] is False
+    assert "ago, silent" in desk("status").out
+
+
+def test_an_owner_that_is_on_no_record_is_shown_as_gone(desk: Desk) -> None:
+    asyncio.run(_relay(desk))
+    desk.execute("DELETE FROM outbox_relay")
+    assert desk("status").out.splitlines()[-1].split() == ["relay#1", "10", "gone"]
+
+
+def test_the_table_is_aligned(desk: Desk) -> None:
+    lines = desk("status", COLUMNS="80").out.splitlines()
+    numbers = [line[:16].rstrip() for line in lines if line]
+    assert len({len(line) for line in numbers}) == 1
+    assert max(map(len, lines)) <= 80

@@ -1,0 +1,31 @@
+"""Both SQL databases, so that one test speaks for each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.stores.homes import Home, PostgresHome, SQLiteHome
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def sqlite_home(tmp_path: Path) -> SQLiteHome:
+    return SQLiteHome(tmp_path / "post.db")
+
+
+@pytest.fixture
+def postgres_home(postgres_database: str) -> PostgresHome:
+    return PostgresHome(postgres_database)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def home(request: pytest.FixtureRequest) -> Home:
+    """One after the other."""
+    found: Home = request.getfixturevalue(f"{request.param}_home")
+    return found

@@ -1,0 +1,78 @@
+"""A database with nothing in it, and how to look into it behind the store's back."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Protocol
+
+import psycopg
+
+from postroom.config import TableNames
+from postroom.store import Store
+from postroom.stores.postgres import PostgresStore
+from postroom.stores.sqlite import SQLiteStore
+
+
+class Home(Protocol):
+    """A database of one dialect, as a test holds it."""
+
+    dialect: str
+    url: str
+
+    def open(self, *, tables: TableNames | None = None, lanes: int | None = None) -> Store:
+        """A store on it, not migrated."""
+
+    def sql(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        """Run one statement by a connection of its own, and commit. Parameters are written `?`."""
+
+    def script(self, statements: str) -> None:
+        """Run many at once."""
+
+
+class SQLiteHome:
+    """A file."""
+
+    dialect = "sqlite"
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.url = path, f"sqlite:///{path}"
+
+    def open(self, *, tables: TableNames | None = None, lanes: int | None = None) -> Store:
+        return SQLiteStore(self.path, tables=tables, lanes=lanes)
+
+    def sql(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(self.path)) as connection, connection:
+            return connection.execute(statement, parameters).fetchall()
+
+    def script(self, statements: str) -> None:
+        with closing(sqlite3.connect(self.path)) as connection:
+            connection.executescript(statements)
+
+
+class PostgresHome:
+    """A database of its own on the run's server."""
+
+    dialect = "postgres"
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def open(self, *, tables: TableNames | None = None, lanes: int | None = None) -> Store:
+        return PostgresStore(self.url, tables=tables, lanes=lanes)
+
+    def sql(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.url) as connection:
+            cursor = connection.execute(statement.replace("?", "%s").encode(), parameters or None)
+            return cursor.fetchall() if cursor.description else []
+
+    def script(self, statements: str) -> None:
+        with psycopg.connect(self.url) as connection:
+            connection.execute(statements.encode())
+
+
+def columns(rows: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """The first of each row."""
+    return [row[0] for row in rows]

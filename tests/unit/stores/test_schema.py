@@ -1,0 +1,412 @@
+"""The tables: made, made again, made by two at once, refused when they do not fit."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from postroom.config import NAME_MAX, TableNames
+from postroom.errors import ConfigError, SchemaMismatch, StoreError
+from postroom.store import Query
+from postroom.stores import _migrate, open_store
+from postroom.stores._migrate import Step
+from postroom.stores._sql import package_of, read, rename
+from postroom.stores.postgres import PostgresStore, connections
+from postroom.stores.sqlite import SQLiteStore, schema, writer
+from postroom.testing.contracts._case import a_message, a_relay, put
+from tests.servers.databases import in_database
+from tests.unit.stores.catalogues import catalogue, renamed
+from tests.unit.stores.homes import Home, PostgresHome, SQLiteHome, columns
+
+pytestmark = pytest.mark.anyio
+
+LONG = "a" * (NAME_MAX - 1)
+"""One short of the longest prefix."""
+
+
+def write_schema_sql(home: Home, tables: TableNames, lanes: int = 64) -> None:
+    """Make the tables as the file for readers has them."""
+    script = rename(read(package_of(home.dialect), "schema.sql"), tables, lanes)
+    home.script(f'CREATE SCHEMA "{tables.schema}";{script}' if tables.schema else script)
+
+
+@contextmanager
+def elsewhere(home: Home, tmp_path: Path) -> Iterator[Home]:
+    """A second database beside this one."""
+    if home.dialect == "sqlite":
+        yield SQLiteHome(tmp_path / "beside.db")
+        return
+    name = home.url.rsplit("/", 1)[1] + "_beside"
+    with psycopg.connect(in_database(home.url, "postgres"), autocommit=True) as admin:
+        admin.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8'".encode())
+        try:
+            yield PostgresHome(in_database(home.url, name))
+        finally:
+            admin.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+
+# ── the file for readers, and the migrations ──
+
+
+@pytest.mark.parametrize("prefix", ["outbox", "mail_zone", LONG + "b"])
+@pytest.mark.parametrize("lanes", [64, 8])
+async def test_the_readers_schema_and_the_migrations_make_the_same_tables(
+    home: Home, tmp_path: Path, prefix: str, lanes: int
+) -> None:
+    tables = TableNames(prefix=prefix)
+    async with home.open(tables=tables, lanes=lanes) as store:
+        await store.migrate()
+    with elsewhere(home, tmp_path) as beside:
+        write_schema_sql(beside, tables, lanes)
+        migrated, written = catalogue(home, prefix), catalogue(beside, prefix)
+    assert len(migrated) >= 6
+    assert migrated == written
+    count = f'SELECT count(*) FROM "{prefix}_lane"'
+    assert home.sql(count) == [(lanes,)]
+
+
+async def test_the_readers_schema_and_the_migrations_agree_in_another_schema_too(postgres_home: PostgresHome) -> None:
+    made, written = TableNames(prefix="mail", schema="made"), TableNames(prefix="mail", schema="written")
+    async with postgres_home.open(tables=made) as store:
+        await store.migrate()
+    write_schema_sql(postgres_home, written)
+    one, other = catalogue(postgres_home, "mail", "made"), catalogue(postgres_home, "mail", "written")
+    assert len(one) >= 6
+    assert renamed(one, "made", "S") == renamed(other, "written", "S")
+    assert catalogue(postgres_home, "mail", "public") == {}
+
+
+async def test_another_prefix_changes_the_names_and_nothing_else(home: Home, tmp_path: Path) -> None:
+    async with home.open() as store:
+        await store.migrate()
+    with elsewhere(home, tmp_path) as beside:
+        async with beside.open(tables=TableNames(prefix="zzpost")) as store:
+            await store.migrate()
+        assert renamed(catalogue(home), "outbox", "zzpost") == renamed(catalogue(beside, "zzpost"), "outbox", "zzpost")
+
+
+async def test_two_outboxes_whose_long_prefixes_differ_in_the_last_letter_live_side_by_side(home: Home) -> None:
+    kept = [TableNames(prefix=LONG + letter) for letter in "xy"]
+    for tables in kept:
+        async with home.open(tables=tables) as store:
+            await store.migrate()
+    one, other = (catalogue(home, tables.prefix) for tables in kept)
+    assert len(one) == len(other) >= 6
+    for number, tables in enumerate(kept, start=1):
+        async with home.open(tables=tables) as store:
+            await store.check()
+            await put(store, *["a"] * number)
+            relay = await a_relay(store)
+            assert len(await relay.drain()) == number
+
+
+async def test_migrating_again_does_nothing(home: Home) -> None:
+    async with home.open() as store:
+        first = await store.migrate()
+        before = catalogue(home)
+        second = await store.migrate()
+    assert (first.before, first.after, list(first.applied)) == (0, 1, ["0001_outbox"])
+    assert (second.before, second.after, list(second.applied)) == (1, 1, [])
+    assert catalogue(home) == before
+    assert home.sql("SELECT version, name FROM outbox_schema") == [(1, "0001_outbox")]
+
+
+# ── two at once ──
+
+MIGRATOR = """
+import asyncio, json, sys, warnings
+from postroom.config import TableNames
+from postroom.stores import open_store
+
+async def main():
+    print("ready", flush=True)
+    for line in sys.stdin:
+        url, prefix = json.loads(line)
+        try:
+            async with open_store(url, tables=TableNames(prefix=prefix)) as store:
+                done = await store.migrate()
+            print(json.dumps(list(done.applied)), flush=True)
+        except Exception as exc:
+            print(json.dumps(f"{type(exc).__name__}: {exc}"), flush=True)
+
+asyncio.run(main())
+"""
+
+
+@contextmanager
+def migrators(number: int) -> Iterator[Sequence[subprocess.Popen[str]]]:
+    """Processes that migrate what they are told to, when they are told to."""
+    with ExitStack() as stack:
+        processes = []
+        for _ in range(number):
+            process = subprocess.Popen(
+                [sys.executable, "-c", MIGRATOR], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            processes.append(process)
+        for process in processes:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        yield processes
+
+
+def tell(process: subprocess.Popen[str], *words: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(words) + "\n")
+    process.stdin.flush()
+
+
+def answer(process: subprocess.Popen[str]) -> Any:
+    assert process.stdout is not None
+    return json.loads(process.stdout.readline())
+
+
+async def test_of_processes_that_migrate_at_once_one_does_it(home: Home, tmp_path: Path) -> None:
+    with migrators(3) as processes:
+        for number in range(8):
+            here = SQLiteHome(tmp_path / f"round{number}.db") if home.dialect == "sqlite" else home
+            for process in processes:
+                tell(process, here.url, f"round{number}")
+            answers = [answer(process) for process in processes]
+            assert sorted(answers) == [[], [], ["0001_outbox"]]
+            assert here.sql(f"SELECT version FROM round{number}_schema") == [(1,)]
+            assert here.sql(f"SELECT count(*) FROM round{number}_lane") == [(64,)]
+
+
+# ── what does not fit ──
+
+
+async def test_tables_of_a_later_postroom_are_refused_with_the_command_to_type(home: Home) -> None:
+    async with home.open() as store:
+        await store.migrate()
+        home.sql("INSERT INTO outbox_schema (version, name, applied_at) SELECT 99, 'x', applied_at FROM outbox_schema")
+        for refused in (store.check, store.migrate):
+            with pytest.raises(SchemaMismatch, match="version 99.*`pip install --upgrade postroom`") as caught:
+                await refused()
+            assert caught.value.facts == {"version": 99, "needed": 1}
+    assert columns(home.sql("SELECT version FROM outbox_schema ORDER BY 1")) == [1, 99]
+
+
+async def test_a_database_without_tables_is_refused_with_the_command_to_type(home: Home) -> None:
+    async with home.open() as store:
+        with pytest.raises(SchemaMismatch, match="are not in .*`postroom init --store .*`"):
+            await store.check()
+        for ask in (store.lanes, store.counts, lambda: store.find(Query()), lambda: store.put([a_message()])):
+            with pytest.raises(SchemaMismatch, match="are not in .*`postroom init --store .*`"):
+                await ask()
+        with pytest.raises(SchemaMismatch, match="are not in .*`postroom init --store .*`"):
+            async with store.transaction() as handle:
+                await handle.write([a_message()], TableNames())
+
+
+async def test_tables_without_a_version_are_refused_and_kept(home: Home) -> None:
+    async with home.open() as store:
+        await store.migrate()
+        await put(store, "a")
+        home.sql("DELETE FROM outbox_schema")
+        with pytest.raises(SchemaMismatch, match="`postroom init --store .*`"):
+            await store.check()
+        with pytest.raises(StoreError, match="outbox.* already exists"):
+            await store.migrate()
+        assert len(await store.find(Query())) == 1
+    assert home.sql("SELECT version FROM outbox_schema") == []
+
+
+async def test_a_table_that_went_missing_is_told_with_the_command_to_type(home: Home) -> None:
+    async with home.open() as store:
+        await store.migrate()
+        home.script("DROP VIEW outbox_messages; DROP TABLE outbox_hold; DROP TABLE outbox")
+        with pytest.raises(SchemaMismatch, match="`postroom init --store .*`"):
+            await store.put([a_message()])
+
+
+TWO = "CREATE TABLE outbox_extra (seq integer);"
+
+
+def with_second_step(monkeypatch: pytest.MonkeyPatch, sql: str) -> None:
+    """As if this Postroom had one migration more."""
+    real = _migrate.steps
+
+    def longer(package: str) -> Sequence[Step]:
+        return [*real(package), Step(2, "0002_extra", sql)]
+
+    monkeypatch.setattr(_migrate, "steps", longer)
+
+
+async def test_older_tables_are_refused_until_they_are_migrated(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with home.open() as store:
+        await store.migrate()
+        await put(store, "a")
+        with_second_step(monkeypatch, TWO)
+        with pytest.raises(SchemaMismatch, match="at version 1, .* needs 2: run `postroom init --store .*`") as caught:
+            await store.check()
+        assert caught.value.facts == {"version": 1, "needed": 2}
+        migrated = await store.migrate()
+        assert (migrated.before, migrated.after, list(migrated.applied)) == (1, 2, ["0002_extra"])
+        await store.check()
+        assert len(await store.find(Query())) == 1
+    assert home.sql("SELECT count(*) FROM outbox_extra") == [(0,)]
+
+
+async def test_a_migration_that_fails_half_way_leaves_nothing(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with home.open() as store:
+        await store.migrate()
+        before = catalogue(home)
+        with_second_step(monkeypatch, TWO + "\nINSERT INTO outbox_lane (lane) VALUES (77);\n" + TWO)
+        with pytest.raises(StoreError, match="outbox_extra"):
+            await store.migrate()
+        assert catalogue(home) == before
+        assert home.sql("SELECT version FROM outbox_schema") == [(1,)]
+        assert home.sql("SELECT count(*) FROM outbox_lane") == [(64,)]
+
+
+async def test_a_first_migration_that_fails_half_way_leaves_nothing(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as broken:
+        with_second_step(broken, "CREATE TABLE outbox_lane (lane integer);")
+        async with home.open() as store:
+            with pytest.raises(StoreError, match="outbox_lane"):
+                await store.migrate()
+            with pytest.raises(SchemaMismatch):
+                await store.check()
+    assert catalogue(home) == {}
+    async with home.open() as store:
+        await store.migrate()
+        await store.check()
+
+
+# ── lanes ──
+
+
+async def test_the_number_of_lanes_is_honoured(home: Home) -> None:
+    async with home.open(lanes=8) as store:
+        await store.migrate()
+        await store.put([a_message(key=f"k{number}") for number in range(200)])
+        assert [lane.lane for lane in await store.lanes()] == list(range(8))
+        assert {record.lane for record in await store.find(Query())} == set(range(8))
+    async with home.open() as later:
+        await later.migrate()
+        await later.check()
+        await put(later, "k1")
+        relay = await a_relay(later)
+        assert len(await relay.drain()) == 201
+
+
+async def test_another_number_of_lanes_is_refused(home: Home) -> None:
+    async with home.open(lanes=8) as store:
+        await store.migrate()
+    async with home.open(lanes=16) as other:
+        with pytest.raises(SchemaMismatch, match="have 8 lanes, not the 16 asked for") as caught:
+            await other.migrate()
+        assert caught.value.facts == {"found": 8, "wanted": 16}
+    async with home.open(lanes=8) as same:
+        await same.migrate()
+    assert home.sql("SELECT count(*) FROM outbox_lane") == [(8,)]
+
+
+# ── servers and files that will not do ──
+
+
+async def test_an_old_sqlite_is_refused(sqlite_home: SQLiteHome, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "VERSION_MIN", (99, 1, 0))
+    async with sqlite_home.open() as store:
+        with pytest.raises(StoreError, match=r"links SQLite 3\..*; Postroom needs 99\.1\.0 or later"):
+            await store.migrate()
+
+
+async def test_an_old_postgresql_is_refused(postgres_home: PostgresHome, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "VERSION_MIN", 990_000)
+    async with postgres_home.open() as store:
+        with pytest.raises(StoreError, match=r"is version \d\d; Postroom needs 99 or later"):
+            await store.migrate()
+
+
+async def test_a_database_that_is_not_in_utf8_is_refused_by_migrate(postgres_home: PostgresHome) -> None:
+    name = postgres_home.url.rsplit("/", 1)[1] + "_latin"
+    with psycopg.connect(postgres_home.url, autocommit=True) as admin:
+        admin.execute(
+            f"CREATE DATABASE {name} ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'".encode()
+        )
+        try:
+            async with PostgresStore(in_database(postgres_home.url, name)) as store:
+                with pytest.raises(StoreError, match=f"{name} is encoded in LATIN1.*ENCODING 'UTF8'"):
+                    await store.migrate()
+                with pytest.raises(SchemaMismatch, match="postroom init"):
+                    await store.check()
+        finally:
+            admin.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+
+async def test_the_connection_the_sqlite_store_uses_is_durable_and_patient(sqlite_home: SQLiteHome) -> None:
+    async with SQLiteStore(sqlite_home.path) as store:
+        await store.migrate()
+        pragmas = ("journal_mode", "synchronous", "busy_timeout")
+        found = [
+            await store._writer.run(lambda tx, name=name: tx.execute(f"PRAGMA {name}").fetchone()[0])  # type: ignore[misc]
+            for name in pragmas
+        ]
+    full = 2
+    assert found == ["wal", full, timedelta(seconds=10) / timedelta(milliseconds=1)]
+
+
+@pytest.mark.parametrize("path", [":memory:", ""])
+async def test_a_sqlite_that_is_no_file_is_refused(path: str) -> None:
+    with pytest.raises(ConfigError, match="memory://"):
+        SQLiteStore(path)
+    with pytest.raises(ConfigError, match=r"sqlite:///shop\.db"):
+        open_store(f"sqlite:///{path}")
+
+
+async def test_sqlite_has_no_schemas(sqlite_home: SQLiteHome) -> None:
+    with pytest.raises(ConfigError, match="no schemas: leave out the schema name 'shop'"):
+        sqlite_home.open(tables=TableNames(schema="shop"))
+
+
+# ── the WAL-reset defect ──
+
+
+@pytest.mark.parametrize(
+    ("version", "defect"),
+    [
+        ((3, 37, 0), True),
+        ((3, 40, 1), True),
+        ((3, 44, 5), True),
+        ((3, 44, 6), False),
+        ((3, 45, 0), True),
+        ((3, 50, 6), True),
+        ((3, 50, 7), False),
+        ((3, 51, 0), True),
+        ((3, 51, 2), True),
+        ((3, 51, 3), False),
+        ((3, 52, 0), False),
+        ((4, 0, 0), False),
+    ],
+)
+def test_the_wal_reset_defect_is_known_by_its_versions(version: tuple[int, int, int], defect: bool) -> None:
+    assert schema.has_wal_reset_defect(version) is defect
+
+
+@pytest.mark.parametrize("defect", [True, False])
+async def test_the_wal_reset_defect_is_told_once_and_only_where_it_is(
+    sqlite_home: SQLiteHome, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, defect: bool
+) -> None:
+    monkeypatch.setattr(schema, "has_wal_reset_defect", lambda: defect)
+    schema.warn_of_wal_reset_defect.cache_clear()
+    with caplog.at_level(logging.WARNING, logger=schema.PACKAGE):
+        for _ in range(3):
+            await sqlite_home.open().close()
+    schema.warn_of_wal_reset_defect.cache_clear()
+    told = [record.getMessage() for record in caplog.records if "WAL-reset" in record.getMessage()]
+    assert len(told) == (1 if defect else 0)
