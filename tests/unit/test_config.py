@@ -97,9 +97,7 @@ def test_the_relay_has_the_defaults_of_its_requirement() -> None:
 
 
 def test_a_lease_shorter_than_the_send_timeout_is_refused() -> None:
-    with pytest.raises(
-        ConfigError, match=r"lease is 2s with a send_timeout of 2.5s; a lease must be at least 2 times"
-    ):
+    with pytest.raises(ConfigError, match=r"lease is 2s with a send_timeout of 2.5s; a lease must be at least 2 times"):
         RelayConfig(lease=2 * SECOND)
 
 
@@ -265,9 +263,7 @@ def test_each_setting_has_its_key_in_the_file(toml: Path) -> None:
 
 def test_code_may_give_values_or_text() -> None:
     backoff = Table((SECOND,))
-    assert load(env={}, poll=SECOND, backoff=backoff, batch=7) == load(
-        env={}, poll="1s", backoff="1", batch="7"
-    )
+    assert load(env={}, poll=SECOND, backoff=backoff, batch=7) == load(env={}, poll="1s", backoff="1", batch="7")
 
 
 def test_none_and_an_empty_variable_count_as_not_given() -> None:

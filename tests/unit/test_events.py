@@ -102,9 +102,7 @@ def test_a_broken_listener_that_has_no_hash_harms_nobody(log: pytest.LogCaptureF
 
 
 def test_an_idempotency_key_stays_out_of_the_log_of_a_broken_listener(log: pytest.LogCaptureFixture) -> None:
-    buried = Buried(
-        id=UUID(int=1), type="order.paid", attempts=6, code="MAX_ATTEMPTS", idempotency_key="card-4711"
-    )
+    buried = Buried(id=UUID(int=1), type="order.paid", attempts=6, code="MAX_ATTEMPTS", idempotency_key="card-4711")
     Listeners(broken)(buried)
     assert "card-4711" not in log.text
 
@@ -119,9 +117,7 @@ def test_a_request_to_stop_passes_through() -> None:
 
 def test_the_list_of_events_is_closed_and_whole() -> None:
     def is_event(thing: Any) -> bool:
-        return (
-            isinstance(thing, type) and dataclasses.is_dataclass(thing) and not thing.__name__.startswith("_")
-        )
+        return isinstance(thing, type) and dataclasses.is_dataclass(thing) and not thing.__name__.startswith("_")
 
     assert set(get_args(Event)) == set(filter(is_event, vars(events).values()))
 

@@ -41,9 +41,7 @@ tables = st.builds(Table, st.lists(waits, min_size=1, max_size=8).map(tuple), ji
 backoffs: st.SearchStrategy[Backoff] = exponentials() | tables
 
 
-def wait(
-    policy: RetryPolicy, attempts: int, *, roll: float = 0, retry_after: timedelta | None = None
-) -> timedelta:
+def wait(policy: RetryPolicy, attempts: int, *, roll: float = 0, retry_after: timedelta | None = None) -> timedelta:
     decision = policy.decide(attempts, roll=roll, retry_after=retry_after)
     assert isinstance(decision, RetryIn)
     return decision.delay
@@ -54,9 +52,7 @@ def waits_in_seconds(policy: RetryPolicy) -> list[float]:
 
 
 @given(backoffs, tries, rolls)
-def test_a_wait_is_never_negative_and_never_above_the_ceiling(
-    backoff: Backoff, attempts: int, roll: float
-) -> None:
+def test_a_wait_is_never_negative_and_never_above_the_ceiling(backoff: Backoff, attempts: int, roll: float) -> None:
     longest = backoff.ceiling if isinstance(backoff, Exponential) else max(backoff.delays)
     assert timedelta(0) <= wait(RetryPolicy(backoff, ENDLESS), attempts, roll=roll) <= longest
 
@@ -67,9 +63,7 @@ def test_no_roll_turns_a_wait_into_none(backoff: Exponential, attempts: int, rol
 
 
 @given(exponentials(), st.integers(1, 2_000))
-def test_before_jitter_a_wait_is_never_shorter_than_the_one_before(
-    backoff: Exponential, attempts: int
-) -> None:
+def test_before_jitter_a_wait_is_never_shorter_than_the_one_before(backoff: Exponential, attempts: int) -> None:
     assert backoff.first <= backoff.delay(attempts) <= backoff.delay(attempts + 1) <= backoff.ceiling
 
 

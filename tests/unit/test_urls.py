@@ -133,9 +133,7 @@ def test_a_url_splits_into_its_scheme_and_the_rest() -> None:
     assert split_scheme("SQLITE:///shop.db") == ("sqlite", "/shop.db")
 
 
-@pytest.mark.parametrize(
-    "text", ["", "shop.db", "://x", "postgresql:app:s3cr3t@db", "host=db password=s3cr3t"]
-)
+@pytest.mark.parametrize("text", ["", "shop.db", "://x", "postgresql:app:s3cr3t@db", "host=db password=s3cr3t"])
 def test_what_has_no_scheme_is_refused_without_its_password(text: str) -> None:
     with pytest.raises(ConfigError, match="must start with a scheme") as refused:
         split_scheme(text)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
+from postroom.config import TableNames
 from postroom.errors import SchemaMismatch
 
 
@@ -39,22 +40,38 @@ def pending(package: str, version: int) -> Sequence[Step]:
     return [step for step in steps(package) if step.number > version]
 
 
-def require(package: str, version: int, *, store: str) -> None:
+def require(package: str, version: int, *, store: str, tables: TableNames) -> None:
     """Raise SchemaMismatch, with the command to type, unless the version is the one this Postroom needs."""
     needed = newest(package)
     if version > needed:
         raise too_new(version, needed)
     if version == 0:
-        raise SchemaMismatch(
-            f"The tables of Postroom are not in {store}: run `postroom init --store {store}`.", version=0, needed=needed
-        )
+        raise missing(store, tables)
     if version < needed:
         raise SchemaMismatch(
             f"The tables in {store} are at version {version}, this Postroom needs {needed}: "
-            f"run `postroom init --store {store}`.",
+            f"run `{init_command(store, tables)}`.",
             version=version,
             needed=needed,
         )
+
+
+def missing(store: str, tables: TableNames) -> SchemaMismatch:
+    """The tables are not there."""
+    return SchemaMismatch(
+        f"The tables of Postroom are not in {store}: run `{init_command(store, tables)}`.", table=tables.name()
+    )
+
+
+def init_command(store: str, tables: TableNames) -> str:
+    """What to type to make the tables, by these names.
+
+    >>> init_command("sqlite:///shop.db", TableNames(prefix="post"))
+    'postroom init --store sqlite:///shop.db --table-prefix post'
+    """
+    prefix = "" if tables.prefix == TableNames().prefix else f" --table-prefix {tables.prefix}"
+    schema = "" if tables.schema is None else f" --schema {tables.schema}"
+    return f"postroom init --store {store}{prefix}{schema}"
 
 
 def too_new(version: int, needed: int) -> SchemaMismatch:

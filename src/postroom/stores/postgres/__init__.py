@@ -38,7 +38,7 @@ class PostgresStore:
     def __init__(self, url: str, *, tables: TableNames | None = None, lanes: int | None = None) -> None:
         self._url = url
         self._tables = tables or TableNames()
-        self._connections = Connections(url)
+        self._connections = Connections(url, self._tables)
         self._statements = Statements(self._tables)
         self._schema = Schema(self._tables, lanes)
         self._lanes, self._flow, self._desk = Lanes(self._statements), Flow(self._statements), Desk(self._statements)

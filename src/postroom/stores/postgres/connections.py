@@ -15,8 +15,11 @@ from typing import Any, TypeAlias, TypeVar
 
 import psycopg
 from psycopg import AsyncConnection, errors
+from psycopg.conninfo import conninfo_to_dict
 
-from postroom.errors import SchemaMismatch, StoreError, StoreUnavailable
+from postroom.config import TableNames
+from postroom.errors import ConfigError, StoreError, StoreUnavailable
+from postroom.stores._migrate import missing
 from postroom.urls import redact
 
 Result = TypeVar("Result")
@@ -33,9 +36,11 @@ NOT_PREPARED_HERE = (errors.InvalidSqlStatementName, errors.DuplicatePreparedSta
 class Connections:
     """A small pool that says why it cannot connect."""
 
-    def __init__(self, url: str) -> None:
-        self._url = url
+    def __init__(self, url: str, tables: TableNames) -> None:
+        self._url = _checked(url)
+        self._tables = tables
         self._idle: list[Connection] = []
+        self._closed = False
         self._turn = asyncio.Semaphore(AT_ONCE)
         self._prepare_after: int | None = PREPARE_AFTER
 
@@ -59,17 +64,18 @@ class Connections:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
-        """A connection inside a transaction. It cannot be run again: prepare nothing in it."""
+        """A connection inside a transaction. It cannot be run again, so nothing is prepared in it."""
         try:
-            async with self._transaction() as connection:
+            async with self._transaction(prepare=False) as connection:
                 yield connection
         except psycopg.Error as exc:
             raise self._translated(exc) from exc
 
     @asynccontextmanager
-    async def _transaction(self) -> AsyncIterator[Connection]:
+    async def _transaction(self, *, prepare: bool = True) -> AsyncIterator[Connection]:
         async with self._turn:
             connection = await self._take()
+            connection.prepare_threshold = self._prepare_after if prepare else None
             try:
                 async with connection.transaction():
                     yield connection
@@ -80,9 +86,12 @@ class Connections:
 
     async def close(self) -> None:
         """Close what is idle; what is in use is closed when it is given back."""
+        self._closed = True
         await self._forget()
 
     async def _take(self) -> Connection:
+        if self._closed:
+            raise StoreError(f"The store at {redact(self._url)} is closed: open it anew.")
         while self._idle:
             connection = self._idle.pop()
             if not connection.closed and not _has_said_farewell(connection):
@@ -104,7 +113,7 @@ class Connections:
         return connection
 
     async def _give_back(self, connection: Connection) -> None:
-        if connection.broken or connection.closed or connection.prepare_threshold != self._prepare_after:
+        if self._closed or connection.closed:
             await connection.close()
         else:
             self._idle.append(connection)
@@ -120,9 +129,7 @@ class Connections:
         said = _first_line(exc)
         match exc:
             case errors.UndefinedTable() | errors.InvalidSchemaName() | errors.UndefinedColumn():
-                return SchemaMismatch(
-                    f"The tables of Postroom are not in {where}: run `postroom init --store {where}`."
-                )
+                return missing(where, self._tables)
             case errors.InsufficientPrivilege():
                 return StoreError(f"PostgreSQL at {where} refuses: {said}; grant this user what it lacks.")
             case psycopg.OperationalError() | psycopg.InterfaceError():
@@ -141,4 +148,17 @@ def _has_said_farewell(connection: Connection) -> bool:
 
 def _first_line(exc: psycopg.Error) -> str:
     said = (exc.diag.message_primary or str(exc)).strip().splitlines()
-    return said[-1].strip().rstrip(".") if said else type(exc).__name__
+    return said[-1].strip().rstrip(".?") if said else type(exc).__name__
+
+
+def _checked(url: str) -> str:
+    try:
+        conninfo_to_dict(url)
+    except psycopg.ProgrammingError:
+        # What the driver says of it quotes the password.
+        raise ConfigError(
+            f"{redact(url)} is no PostgreSQL URL: write postgresql://user:password@host:5432/database, "
+            "with %40 for an @ and %25 for a % in the password.",
+            url=redact(url),
+        ) from None
+    return url

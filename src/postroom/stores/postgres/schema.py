@@ -42,7 +42,7 @@ class Schema:
         return Migration(before=before, after=newest(PACKAGE), applied=[step.name for step in steps])
 
     async def check(self, connection: Connection, store: str) -> None:
-        require(PACKAGE, await self._version(connection), store=store)
+        require(PACKAGE, await self._version(connection), store=store, tables=self._tables)
 
     async def _make_room(self, connection: Connection) -> None:
         if self._tables.schema is not None:

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from psycopg import errors
-
 from postroom.config import TableNames
-from postroom.errors import DuplicateMessage, NotInTransaction
+from postroom.errors import NotInTransaction
 from postroom.message import Message
-from postroom.stores._put import put_statement
+from postroom.stores.handles.psycopg import AsyncPsycopgHandle
 from postroom.stores.postgres.connections import Connection
 
 
@@ -32,12 +30,5 @@ class PostgresTransaction:
             )
 
     async def write(self, messages: Sequence[Message], tables: TableNames) -> None:
-        statement = put_statement("postgres", "format", tables, messages)
-        try:
-            for row in statement.rows:
-                await self.connection.execute(statement.sql, row)
-        except errors.UniqueViolation as exc:
-            said = exc.diag.message_detail or str(exc)
-            raise DuplicateMessage(
-                f"A message with this id or idempotency key is already in the outbox: {said}"
-            ) from exc
+        self.check()
+        await AsyncPsycopgHandle(self.connection).write(messages, tables)

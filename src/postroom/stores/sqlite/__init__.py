@@ -49,7 +49,7 @@ class SQLiteStore:
         self._tables = tables or TableNames()
         if self._tables.schema is not None:
             raise ConfigError(f"SQLite has no schemas: leave out the schema name {self._tables.schema!r}.")
-        self._writer = Writer(self.path)
+        self._writer = Writer(self.path, self._tables)
         self._statements = Statements(self._tables)
         self._schema = Schema(self._tables, lanes)
         self._lanes, self._flow, self._desk = Lanes(self._statements), Flow(self._statements), Desk(self._statements)
@@ -75,6 +75,7 @@ class SQLiteStore:
         await self.close()
 
     async def migrate(self) -> Migration:
+        await self._writer.create()
         return await self._writer.run(lambda tx: self._schema.migrate(tx, microseconds(utcnow())))
 
     async def check(self) -> None:

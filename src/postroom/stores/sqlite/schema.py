@@ -43,7 +43,7 @@ class Schema:
         return Migration(before=before, after=newest(PACKAGE), applied=[step.name for step in steps])
 
     def check(self, connection: sqlite3.Connection, store: str) -> None:
-        require(PACKAGE, self._version(connection), store=store)
+        require(PACKAGE, self._version(connection), store=store, tables=self._tables)
 
     def _version(self, connection: sqlite3.Connection) -> int:
         known = connection.execute(

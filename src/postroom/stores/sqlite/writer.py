@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from postroom.errors import SchemaMismatch, StoreError, StoreUnavailable
+from postroom.config import TableNames
+from postroom.errors import StoreError, StoreUnavailable
+from postroom.stores._migrate import missing
 from postroom.stores._put import line_hash
 
 Result = TypeVar("Result")
@@ -27,10 +29,12 @@ VERSION_MIN = (3, 37, 0)
 class Writer:
     """The thread and its connection. The connection is opened by the first transaction."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, tables: TableNames) -> None:
         self._path = path
+        self._tables = tables
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="postroom-sqlite")
         self._connection: sqlite3.Connection | None = None
+        self._closed = False
         # A transaction that spans several hops must not have another's statements in its middle.
         self._turn = asyncio.Lock()
 
@@ -38,6 +42,11 @@ class Writer:
         """Run *work* in one transaction: committed when it returns, rolled back when it raises."""
         async with self._turn:
             return await self._hop(self._whole, work)
+
+    async def create(self) -> None:
+        """Make the file if there is none. Nothing else does: a mistyped path must not leave an empty database behind."""
+        async with self._turn:
+            await self._hop(self._open, True)
 
     async def read(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
         """Run *work* on one snapshot, taking no write lock."""
@@ -48,31 +57,44 @@ class Writer:
     async def transaction(self) -> AsyncIterator[None]:
         """Hold a transaction open over several hops (see `step`)."""
         async with self._turn:
-            await self._hop(self._begin, "BEGIN IMMEDIATE")
             try:
+                await self._hop(self._begin, "BEGIN IMMEDIATE")
                 yield
             except BaseException:
-                await self._hop(self._end, "ROLLBACK")
+                await self._hop_through(self._end, "ROLLBACK")
                 raise
-            await self._hop(self._end, "COMMIT")
+            await self._hop_through(self._end, "COMMIT")
 
     async def step(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
         """Run *work* inside the transaction that is open."""
         return await self._hop(lambda: work(self._open()))
 
     async def close(self) -> None:
-        """Close the connection and end the thread."""
-        await self._hop(self._close)
-        self._thread.shutdown(wait=False)
+        """Close the connection and end the thread. Twice is once."""
+        if not self._closed:
+            closing = self._submit(self._close)
+            self._closed = True
+            self._thread.shutdown(wait=False)
+            await asyncio.wrap_future(closing)
 
     async def _hop(self, work: Callable[..., Result], *args: Any) -> Result:
+        return await asyncio.wrap_future(self._submit(work, *args))
+
+    async def _hop_through(self, work: Callable[..., Result], *args: Any) -> Result:
+        """A hop that is made even when its caller is cancelled: else the transaction would stay open."""
+        return await asyncio.shield(asyncio.wrap_future(self._submit(work, *args)))
+
+    def _submit(self, work: Callable[..., Result], *args: Any) -> Future[Result]:
+        if self._closed:
+            raise StoreError(f"The store on {self._path} is closed: open it anew.", path=str(self._path))
+
         def mapped() -> Result:
             try:
                 return work(*args)
             except sqlite3.Error as exc:
                 raise self._translated(exc) from exc
 
-        return await asyncio.get_running_loop().run_in_executor(self._thread, mapped)
+        return self._thread.submit(mapped)
 
     def _whole(self, work: Callable[[sqlite3.Connection], Result], begin: str = "BEGIN IMMEDIATE") -> Result:
         self._begin(begin)
@@ -88,16 +110,18 @@ class Writer:
         self._open().execute(how)
 
     def _end(self, how: str) -> None:
-        connection = self._open()
-        if connection.in_transaction:
+        connection = self._connection
+        if connection is not None and connection.in_transaction:
             try:
                 connection.execute(how)
             except sqlite3.Error:
                 connection.rollback()
                 raise
 
-    def _open(self) -> sqlite3.Connection:
+    def _open(self, create: bool = False) -> sqlite3.Connection:
         if self._connection is None:
+            if not create and not self._path.exists():
+                raise missing(f"sqlite:///{self._path}", self._tables)
             self._connection = connect(self._path)
         return self._connection
 
@@ -123,8 +147,7 @@ class Writer:
         if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
             return StoreError(f"{self._path} is no healthy SQLite database ({exc}).", path=str(self._path))
         if code == sqlite3.SQLITE_ERROR and "no such table" in str(exc):
-            store = f"sqlite:///{self._path}"
-            return SchemaMismatch(f"The tables of Postroom are not in {store}: run `postroom init --store {store}`.")
+            return missing(f"sqlite:///{self._path}", self._tables)
         return StoreError(f"SQLite refused: {exc}.", path=str(self._path))
 
 

@@ -1,0 +1,46 @@
+"""What `postroom` offers: a promise, so it is pinned."""
+
+from __future__ import annotations
+
+import postroom
+
+NAMES = {
+    "ConfigError",
+    "DuplicateMessage",
+    "InvalidMessage",
+    "Limits",
+    "Message",
+    "MissingDependency",
+    "NotInTransaction",
+    "Outbox",
+    "PostroomError",
+    "Publisher",
+    "RelayConfig",
+    "RetryPolicy",
+    "SchemaMismatch",
+    "Settings",
+    "Store",
+    "StoreUnavailable",
+    "TableNames",
+    "UnknownHandle",
+    "open_store",
+    "open_transport",
+}
+
+
+def test_the_public_names_are_these() -> None:
+    assert set(postroom.__all__) == NAMES
+
+
+def test_every_public_name_is_there() -> None:
+    for name in NAMES:
+        assert getattr(postroom, name) is not None
+
+
+def test_every_public_name_says_what_it_is() -> None:
+    for name in NAMES:
+        assert getattr(postroom, name).__doc__
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    assert not hasattr(postroom, "Postman")

@@ -1,0 +1,148 @@
+"""Every code block of the README and the docs runs, and does what the text says; every link leads somewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from postroom import open_store
+from postroom.store import Query, Record
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]+\]\(([^)#\s]+)\)")
+ORDERS = "CREATE TABLE orders (id TEXT PRIMARY KEY, amount INTEGER)"
+DJANGO = """
+from django.conf import settings
+settings.configure(DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "shop.db"}})
+import django
+django.setup()
+"""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A piece of code in a page."""
+
+    page: Path
+    language: str
+    options: str
+    code: str
+
+    def __str__(self) -> str:
+        first = next(line for line in self.code.splitlines() if line)
+        return f"{self.page.relative_to(ROOT)}: {first[:50]}"
+
+
+def blocks(language: str) -> list[Block]:
+    return [
+        Block(page, *match.groups())
+        for page in PAGES
+        for match in BLOCK.finditer(page.read_text())
+        if match[1] == language
+    ]
+
+
+def run(code: str, folder: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def prepare(url: str) -> None:
+    async def migrate() -> None:
+        async with open_store(url) as store:
+            await store.migrate()
+
+    asyncio.run(migrate())
+
+
+def messages(url: str) -> Sequence[Record]:
+    async def find() -> Sequence[Record]:
+        async with open_store(url) as store:
+            return await store.find(Query())
+
+    return asyncio.run(find())
+
+
+def keys_in(code: str) -> set[str]:
+    return set(re.findall(r"order-\d", code))
+
+
+@pytest.mark.parametrize("block", [b for b in blocks("python") if "server=" not in b.options], ids=str)
+def test_a_python_block_runs_and_puts_its_message(block: Block, tmp_path: Path) -> None:
+    shop = tmp_path / "shop.db"
+    prepare(f"sqlite:///{shop}")
+    if "CREATE TABLE orders" not in block.code:
+        run(f"import sqlite3; sqlite3.connect('shop.db').execute({ORDERS!r})", tmp_path)
+    run((DJANGO if "django" in block.code else "") + block.code, tmp_path)
+    put = {record.message.key for record in messages(f"sqlite:///{shop}")}
+    assert put
+    assert keys_in(block.code) <= put
+
+
+@pytest.mark.parametrize("block", [b for b in blocks("python") if "server=postgres" in b.options], ids=str)
+def test_a_python_block_for_postgres_runs_and_puts_its_message(
+    block: Block, tmp_path: Path, postgres_database: str
+) -> None:
+    prepare(postgres_database)
+    with psycopg.connect(postgres_database, autocommit=True) as connection:
+        connection.execute(ORDERS)
+    run(f"URL = {postgres_database!r}\n{block.code}", tmp_path)
+    assert {record.message.key for record in messages(postgres_database)} == keys_in(block.code)
+
+
+@pytest.mark.parametrize("block", blocks("sql"), ids=str)
+def test_a_sql_block_is_a_whole_message(block: Block, tmp_path: Path, postgres_database: str) -> None:
+    shop = f"sqlite:///{tmp_path / 'shop.db'}"
+    for url in (shop, postgres_database):
+        prepare(url)
+    run(f"import sqlite3; c = sqlite3.connect('shop.db'); c.execute({block.code!r}); c.commit()", tmp_path)
+    with psycopg.connect(postgres_database, autocommit=True) as connection:
+        connection.execute(block.code)
+    for url in (shop, postgres_database):
+        assert [record.message.key for record in messages(url)] == sorted(keys_in(block.code))
+
+
+@pytest.mark.parametrize("block", blocks("console"), ids=str)
+def test_a_console_block_runs(block: Block, tmp_path: Path) -> None:
+    prepare(f"sqlite:///{tmp_path / 'shop.db'}")
+    for line in block.code.splitlines():
+        if line.startswith("$ "):
+            program, *arguments = shlex.split(line[2:])
+            assert program == "postroom"
+            done = subprocess.run(
+                [sys.executable, "-m", program, *arguments],
+                cwd=tmp_path,
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+            assert done.returncode == 0, done.stderr
+
+
+def test_there_are_blocks_of_every_kind() -> None:
+    """If a page is written another way one day, the tests above must not pass by finding nothing."""
+    assert len(blocks("python")) >= 7
+    assert blocks("sql")
+    assert blocks("console")
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for target in LINK.findall(page.read_text()):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"

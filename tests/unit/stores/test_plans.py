@@ -1,0 +1,415 @@
+"""A million published rows behind, and no statement of the hot path reads them, whatever the planner believes.
+
+Each statement is explained as the store itself runs it, with its own parameters, in three states of the statistics and
+with plans made for these parameters (custom) as with plans kept for any (generic).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import psycopg
+import pytest
+from psycopg import AsyncCursor, sql
+
+from postroom.config import TableNames
+from postroom.store import Buried, Expired, Published, Retry, Settlement, Verdict
+from postroom.stores._put import put_statement
+from postroom.stores.postgres import PostgresStore
+from postroom.stores.postgres.connections import Connection
+from postroom.stores.postgres.flow import Flow
+from postroom.stores.postgres.lanes import Lanes
+from postroom.stores.postgres.statements import Statements
+from postroom.stores.sqlite import SQLiteStore
+from postroom.stores.sqlite import statements as sqlite_statements
+from postroom.testing.contracts._case import NOON, a_message, lost
+from tests.servers.databases import fresh_database
+
+PUBLISHED = 1_000_000
+OPEN = 5_000
+LIMIT = 100
+STATES = ("never analysed", "analysed while empty", "analysed")
+MODES = ("force_custom_plan", "force_generic_plan")
+TABLES = ("outbox", "outbox_lane", "outbox_claim", "outbox_hold", "outbox_relay")
+
+Node: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What PostgreSQL did, as it tells it."""
+
+    top: Node
+
+    def nodes(self) -> Iterator[Node]:
+        """Every step, with the relation filled in where only its parent names it."""
+        todo = [self.top]
+        while todo:
+            node = todo.pop()
+            todo += [{"Relation Name": node.get("Relation Name"), **below} for below in node.get("Plans", ())]
+            yield node
+
+    def reads(self, relation: str) -> list[Node]:
+        """The steps that read this table: not the one that writes it, nor a heap scan that a bitmap leads."""
+        return [
+            node
+            for node in self.nodes()
+            if node.get("Relation Name") == relation
+            and "Scan" in node["Node Type"]
+            and node["Node Type"] not in ("Bitmap Heap Scan", "CTE Scan", "Function Scan", "Subquery Scan")
+        ]
+
+    def indexes(self, relation: str) -> set[str]:
+        return {str(node.get("Index Name", node["Node Type"])) for node in self.reads(relation)}
+
+
+def rows_read(node: Node) -> int:
+    """How many rows a step looked at, all its rounds together."""
+    per_round = sum(
+        node.get(name, 0) for name in ("Actual Rows", "Rows Removed by Filter", "Rows Removed by Index Recheck")
+    )
+    return int(per_round * node["Actual Loops"])
+
+
+class Spy(Statements):
+    """Explains each statement, and undoes that, before it runs it."""
+
+    def __init__(self, mode: str) -> None:
+        super().__init__(TableNames())
+        self.mode = mode
+        self.plans: dict[str, list[Plan]] = {}
+
+    async def run(self, connection: Connection, name: str, /, **parameters: Any) -> AsyncCursor[tuple[Any, ...]]:
+        types = await self._types(connection, name, parameters)
+        async with connection.transaction(force_rollback=True):
+            self.plans.setdefault(name, []).append(await self._explain(connection, name, parameters, types))
+        return await super().run(connection, name, **parameters)
+
+    async def _types(self, connection: Connection, name: str, parameters: dict[str, Any]) -> list[str]:
+        """The types that the driver really sends: they decide which operators, and so which indexes, there are."""
+        await connection.execute("DEALLOCATE ALL", prepare=False)
+        async with connection.transaction(force_rollback=True):
+            await connection.cursor(binary=True).execute(self.texts[name], parameters, prepare=True)
+            asked = "SELECT parameter_types::text[] FROM pg_prepared_statements"
+            row = await (await connection.execute(asked, prepare=False)).fetchone()
+        assert row is not None
+        found: list[str] = row[0]
+        return found
+
+    async def _explain(self, connection: Connection, name: str, parameters: dict[str, Any], types: list[str]) -> Plan:
+        order = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", self.texts[name])))
+        text = re.sub(r"%\((\w+)\)s", lambda found: f"${order.index(found[1]) + 1}", self.texts[name])
+        head = f"PREPARE spied ({', '.join(types)}) AS " if types else "PREPARE spied AS "
+        given = ", ".join(sql.Literal(parameters[each]).as_string(connection) for each in order)
+        execute = f"EXECUTE spied ({given})" if given else "EXECUTE spied"
+        await connection.execute(f"SET LOCAL plan_cache_mode = {self.mode}".encode(), prepare=False)
+        await connection.execute((head + text.replace("%%", "%")).encode(), prepare=False)
+        explain = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {execute}".encode()
+        row = await (await connection.execute(explain, prepare=False)).fetchone()
+        await connection.execute("DEALLOCATE spied", prepare=False)
+        assert row is not None
+        return Plan(row[0][0]["Plan"])
+
+
+async def a_day_of_a_relay(url: str, mode: str) -> dict[str, list[Plan]]:
+    """Take, claim, settle in every way, claim again what waited, release; every statement's plans. Undone by nobody."""
+    spy = Spy(mode)
+    async with PostgresStore(url) as store:
+        store._flow, store._lanes = Flow(spy), Lanes(spy)
+        owner = f"relay-{mode}"
+        taken = await store.take(owner, limit=64, lease=timedelta(hours=1), lost=lost)
+        lanes = {lane.lane: lane.epoch for lane in taken}
+        assert len(lanes) == 64
+        claims = await store.claim(owner, lanes, limit=LIMIT)
+        assert sum(len(claim.messages) for claim in claims) == LIMIT
+        ways: list[Verdict] = [Published(), Retry(timedelta(0), "X"), Buried("Y"), Expired()]
+        verdicts = {
+            one.seq: ways[number % 4] if number < 24 else Published()
+            for number, claim in enumerate(claims)
+            for one in claim.messages
+        }
+        await store.settle([Settlement(claim, verdicts) for claim in claims])
+        claims = await store.claim(owner, lanes, limit=LIMIT)
+        await store.settle([Settlement(claim, {}) for claim in claims])
+        assert await store.release(owner, lanes) == set(lanes)
+    return spy.plans
+
+
+FILL = f"""
+INSERT INTO outbox (id, type, key, payload, time, created_at, settled_at, outcome, attempts)
+SELECT ('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 'order.paid', 'k' || n % 10000, '{{}}',
+    now(), now(), now(), 'published', 1
+FROM generate_series(1, {PUBLISHED}) n"""
+WAITING = f"""
+INSERT INTO outbox (type, key, payload, due_at, shelf)
+SELECT 'order.paid', 'k' || n % 2000, '{{}}', CASE WHEN n % 50 = 0 THEN now() END, CASE WHEN n % 50 = 0 THEN 'time' END
+FROM generate_series(1, {OPEN}) n"""
+
+
+@dataclass
+class Explained:
+    """The plans of every statement, by state and mode."""
+
+    plans: dict[tuple[str, str], dict[str, list[Plan]]] = field(default_factory=dict)
+
+    def of(self, state: str, mode: str, name: str) -> list[Plan]:
+        found = self.plans[state, mode]
+        assert name in found, f"{name} did not run; these did: {sorted(found)}"
+        return found[name]
+
+
+def migrated(url: str) -> None:
+    async def migrate() -> None:
+        async with PostgresStore(url) as store:
+            await store.migrate()
+
+    asyncio.run(migrate())
+
+
+@pytest.fixture(scope="module")
+def big_database(postgres_url: str) -> Iterator[str]:
+    """A million published rows and a few open ones, never analysed, and no autovacuum to change that."""
+    with fresh_database(postgres_url) as url:
+        migrated(url)
+        with psycopg.connect(url, autocommit=True) as connection:
+            for table in TABLES:
+                connection.execute(f"ALTER TABLE {table} SET (autovacuum_enabled = false)".encode())
+            connection.execute(FILL.encode())
+            connection.execute(WAITING.encode())
+        yield url
+
+
+@pytest.fixture(scope="module")
+def explained(big_database: str) -> Explained:
+    """One database through all the states, one after the other."""
+    found = Explained()
+    for state in STATES:
+        with psycopg.connect(big_database, autocommit=True) as connection:
+            if state == "analysed while empty":
+                forget_the_sizes(connection)
+            if state == "analysed":
+                connection.execute(f"ANALYZE {', '.join(TABLES)}".encode())
+        for mode in MODES:
+            found.plans[state, mode] = asyncio.run(a_day_of_a_relay(big_database, mode))
+    return found
+
+
+def forget_the_sizes(connection: psycopg.Connection[Any]) -> None:
+    """Leave in the catalogue what ANALYZE leaves there for an empty table."""
+    connection.execute("CREATE TABLE nothing (a int)")
+    connection.execute("ANALYZE nothing")
+    left = connection.execute("SELECT reltuples, relpages FROM pg_class WHERE relname = 'nothing'").fetchone()
+    assert left == (0, 0)
+    connection.execute(
+        "UPDATE pg_class SET reltuples = 0, relpages = 0 WHERE oid = ANY (%s::regclass[])", [list(TABLES)]
+    )
+
+
+in_every_state = pytest.mark.parametrize("state", STATES)
+in_both_modes = pytest.mark.parametrize("mode", MODES)
+HOT = ("claim", "lift_due", "publish", "expire", "bury", "retry", "free_keys", "hold_keys")
+
+
+@in_every_state
+@in_both_modes
+@pytest.mark.parametrize("name", HOT)
+def test_no_statement_of_the_hot_path_walks_over_the_outbox(
+    explained: Explained, state: str, mode: str, name: str
+) -> None:
+    """Every look at it is by an index, with a condition on that index: neither all rows nor all of an index."""
+    for plan in explained.of(state, mode, name):
+        assert plan.reads("outbox")
+        for node in plan.reads("outbox"):
+            assert "Index" in node["Node Type"], json.dumps(node, indent=1)
+            assert "Index Cond" in node, json.dumps(node, indent=1)
+
+
+@in_every_state
+@in_both_modes
+def test_a_claim_reads_few_times_its_limit(explained: Explained, state: str, mode: str) -> None:
+    for plan in explained.of(state, mode, "claim"):
+        assert plan.indexes("outbox") == {"outbox_line", "outbox_behind", "outbox_pkey"}
+        for node in plan.reads("outbox"):
+            assert rows_read(node) <= 3 * LIMIT, json.dumps(node, indent=1)
+        assert plan.top["Shared Hit Blocks"] + plan.top["Shared Read Blocks"] < 50 * LIMIT
+
+
+@in_every_state
+@in_both_modes
+def test_a_claim_looks_held_keys_up_one_by_one(explained: Explained, state: str, mode: str) -> None:
+    """A plan is kept, and keys are held later: one that reads all that is on hold would be slow then."""
+    for plan in explained.of(state, mode, "claim"):
+        assert plan.indexes("outbox_hold") == {"outbox_hold_pkey", "outbox_hold_due"}
+        assert all("Index Cond" in node for node in plan.reads("outbox_hold"))
+
+
+@in_every_state
+@in_both_modes
+@pytest.mark.parametrize(
+    ("name", "indexes"),
+    [
+        ("lift_due", {"outbox_later", "outbox_pkey"}),
+        ("publish", {"outbox_pkey"}),
+        ("expire", {"outbox_pkey"}),
+        ("bury", {"outbox_pkey"}),
+        ("retry", {"outbox_pkey"}),
+        ("free_keys", {"outbox_behind", "outbox_dead"}),
+        ("hold_keys", {"outbox_behind", "outbox_dead"}),
+    ],
+)
+def test_each_statement_uses_the_index_made_for_it(
+    explained: Explained, state: str, mode: str, name: str, indexes: set[str]
+) -> None:
+    for plan in explained.of(state, mode, name):
+        assert plan.indexes("outbox") == indexes
+        for node in plan.reads("outbox"):
+            assert rows_read(node) <= 3 * LIMIT, json.dumps(node, indent=1)
+
+
+@in_every_state
+@pytest.mark.parametrize("name", HOT)
+def test_a_plan_kept_for_any_parameters_goes_the_same_ways(explained: Explained, state: str, name: str) -> None:
+    custom, generic = (explained.of(state, mode, name) for mode in MODES)
+    ways = [{relation: plan.indexes(relation) for relation in ("outbox",)} for plan in (*custom, *generic)]
+    assert all(way == ways[0] for way in ways)
+
+
+def test_put_is_an_insert_from_a_function_scan_with_nothing_between(big_database: str) -> None:
+    """Nothing that could change the order of the rows."""
+    statement = put_statement("postgres", "format", TableNames(), [a_message(key="a") for _ in range(50)])
+    with psycopg.connect(big_database) as connection:
+        for mode in MODES:
+            connection.execute(f"SET LOCAL plan_cache_mode = {mode}".encode())
+            text = statement.sql.replace("%s", "$1").replace("%%", "%")
+            connection.execute(f"PREPARE put_spied (text) AS {text}".encode(), prepare=False)
+            literal = sql.Literal(statement.rows[0][0]).as_string(connection)
+            explain = f"EXPLAIN (FORMAT JSON) EXECUTE put_spied ({literal})".encode()
+            row = connection.execute(explain, prepare=False).fetchone()
+            connection.execute("DEALLOCATE put_spied", prepare=False)
+            assert row is not None
+            nodes = [(node["Node Type"], node.get("Operation")) for node in Plan(row[0][0]["Plan"]).nodes()]
+            assert nodes == [("ModifyTable", "Insert"), ("Function Scan", None)]
+        connection.rollback()
+
+
+# ── SQLite ──
+
+SQLITE_FILL = f"""
+INSERT INTO outbox (id, hash, type, key, payload, time, created_at, settled_at, outcome, attempts)
+WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < {PUBLISHED})
+SELECT printf('%08d-0000-7000-8000-000000000000', n), n, 'order.paid', 'k' || n % 10000, '{{}}', 1, 1, 2, 'published', 1
+FROM number"""
+SQLITE_WAITING = f"""
+INSERT INTO outbox (hash, type, key, payload)
+WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < {OPEN})
+SELECT n % 2000, 'order.paid', 'k' || n % 2000, '{{}}' FROM number"""
+PARAMETERS: dict[str, Any] = {
+    **{"lane": 3, "epoch": 1, "owner": "a", "id": 1, "now": 1, "due_at": 1, "limit": LIMIT, "key": "k1", "seq": 1},
+    **{"keys": '["k1"]', "seqs": f"[{PUBLISHED + 1}]", "shelf": "key", "held": "[]"},
+    **{"spent": 1, "solo": 0, "park": 1, "code": "X", "error": ""},
+}
+SQLITE_WAYS = {
+    "give_hash": ["SCAN outbox USING INDEX outbox_unhashed"],
+    "lift_due": [
+        "SEARCH outbox USING INDEX outbox_later (lane=? AND due_at<?)",
+        "SEARCH outbox USING INTEGER PRIMARY KEY (rowid=?)",
+    ],
+    "walk": [
+        "SEARCH h USING COVERING INDEX sqlite_autoindex_outbox_hold_1 (key=?) LEFT-JOIN",
+        "SEARCH o USING INDEX outbox_line (lane=?)",
+    ],
+    "due_holds": ["SEARCH outbox_hold USING INDEX outbox_hold_due (lane=? AND until<?)"],
+    "behind": ["SEARCH outbox USING INDEX outbox_behind (key=?)"],
+    "shelve": ["SEARCH outbox USING INTEGER PRIMARY KEY (rowid=?)"],
+    "claimed": ["SEARCH outbox USING INTEGER PRIMARY KEY (rowid=?)"],
+    "publish": ["SEARCH outbox USING INTEGER PRIMARY KEY (rowid=?)"],
+    "expire": ["SEARCH outbox USING INTEGER PRIMARY KEY (rowid=?)"],
+    "bury": ["SEARCH outbox USING INTEGER PRIMARY KEY (rowid=?)"],
+    "retry": ["SEARCH outbox USING INTEGER PRIMARY KEY (rowid=?)"],
+    "free_keys": [
+        "SEARCH o USING INDEX outbox_behind (key=?)",
+        "SEARCH o USING INDEX outbox_dead (key=?)",
+        "SEARCH outbox_hold USING COVERING INDEX sqlite_autoindex_outbox_hold_1 (key=?)",
+    ],
+    "hold_keys": [
+        "SEARCH outbox USING INDEX outbox_behind (key=?)",
+        "SEARCH outbox USING INDEX outbox_dead (key=?)",
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def big_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The same in a file."""
+    path = tmp_path_factory.mktemp("big") / "post.db"
+
+    async def migrate() -> None:
+        async with SQLiteStore(path) as store:
+            await store.migrate()
+
+    asyncio.run(migrate())
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for pragma in ("synchronous = OFF", "journal_mode = OFF", "cache_size = -400000"):
+            connection.execute(f"PRAGMA {pragma}")
+        connection.execute("BEGIN")
+        connection.execute(SQLITE_FILL)
+        connection.execute(SQLITE_WAITING)
+        connection.execute("COMMIT")
+    yield path
+    path.unlink()
+
+
+@in_every_state
+def test_no_statement_of_sqlites_hot_path_walks_over_the_outbox(big_file: Path, state: str) -> None:
+    texts = sqlite_statements.Statements(TableNames()).texts
+    with closing(sqlite3.connect(big_file, isolation_level=None)) as connection:
+        connection.create_function("postroom_hash", 1, lambda line: 1, deterministic=True)
+        connection.execute("BEGIN")
+        if state != "never analysed":
+            connection.execute("ANALYZE")
+        if state == "analysed while empty":
+            connection.execute("DELETE FROM sqlite_stat1 WHERE tbl <> 'outbox_lane'")
+            connection.execute("ANALYZE sqlite_schema")
+        found = {
+            name: sorted(
+                way
+                for *_, way in connection.execute(f"EXPLAIN QUERY PLAN {texts[name]}", PARAMETERS)
+                if way.startswith(("SCAN", "SEARCH")) and "json_each" not in way and "subquery" not in way
+            )
+            for name in SQLITE_WAYS
+        }
+        connection.execute("ROLLBACK")
+    assert found == SQLITE_WAYS
+
+
+@pytest.mark.anyio
+async def test_a_claim_on_sqlite_takes_fewer_steps_than_there_are_published_rows(big_file: Path) -> None:
+    """Steps of SQLite's own machine: one pass over the table would take several for each row."""
+    every, rounds = 1_000, 0
+
+    def count() -> int:
+        nonlocal rounds
+        rounds += 1
+        return 0
+
+    async with SQLiteStore(big_file) as store:
+        taken = await store.take("relay", limit=64, lease=timedelta(hours=1), lost=lost, now=NOON)
+        lanes = {lane.lane: lane.epoch for lane in taken}
+        await store._writer.run(lambda tx: tx.set_progress_handler(count, every))
+        claims = await store.claim("relay", lanes, limit=LIMIT, now=NOON)
+        await store.settle(
+            [Settlement(claim, {one.seq: Published() for one in claim.messages}) for claim in claims], now=NOON
+        )
+        await store._writer.run(lambda tx: tx.set_progress_handler(None, every))
+        await store.release("relay", lanes)
+    assert sum(len(claim.messages) for claim in claims) == LIMIT
+    assert rounds * every < PUBLISHED / 4
