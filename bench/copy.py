@@ -15,12 +15,6 @@ from postroom.outbox import Outbox
 from postroom.stores._put import postgres_row
 
 TARGET = 0.4
-COLUMNS = (
-    "id", "type", "key", "aggregate", "topic", "payload", "body", "content_type", "headers", "correlation_id",
-    "causation_id", "traceparent", "idempotency_key", "digest", "time", "due_at", "expires_at",
-)  # fmt: skip
-COPY = f"COPY outbox ({', '.join(COLUMNS)}) FROM STDIN"
-
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 Values: TypeAlias = Sequence[tuple[str | None, ...]]
 outbox = Outbox()
@@ -30,12 +24,13 @@ def run(*, quick: bool) -> Iterator[Row]:
     """One row, on a server as PostgreSQL is: with fsync."""
     number, rounds = (100, 3) if quick else (10_000, 15)
     batch = messages(number)
-    rows = [tuple(map(postgres_row(message).get, COLUMNS)) for message in batch]
+    columns = tuple(postgres_row(batch[0]))
+    rows = [tuple(map(postgres_row(message).get, columns)) for message in batch]
     with shop(durable=True) as place, psycopg.connect(place.url, autocommit=True) as connection:
         what = f"{number:,} messages ({place.server})"
 
         def base() -> float:
-            return _timed(connection, lambda: _copy(connection, rows), number)
+            return _timed(connection, lambda: _copy(connection, columns, rows), number)
 
         def ours() -> float:
             return _timed(connection, lambda: outbox.put_many(connection, batch), number)
@@ -44,8 +39,8 @@ def run(*, quick: bool) -> Iterator[Row]:
     yield Row(what=what, base="COPY", ours="put_many", unit="rows/s", target=TARGET, **ratio(pairs))
 
 
-def _copy(connection: Connection, rows: Values) -> None:
-    with connection.cursor() as cursor, cursor.copy(COPY) as copy:
+def _copy(connection: Connection, columns: Sequence[str], rows: Values) -> None:
+    with connection.cursor() as cursor, cursor.copy(f"COPY outbox ({', '.join(columns)}) FROM STDIN") as copy:
         for row in rows:
             copy.write_row(row)
 

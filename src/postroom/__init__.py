@@ -13,7 +13,6 @@ Importing this loads no driver and no third-party package.
 
 from typing import TYPE_CHECKING, Any
 
-from postroom.config import Limits, TableNames
 from postroom.errors import (
     ConfigError,
     DuplicateMessage,
@@ -25,8 +24,10 @@ from postroom.errors import (
     StoreUnavailable,
     UnknownHandle,
 )
+from postroom.limits import Limits
 from postroom.message import Message
 from postroom.outbox import Outbox
+from postroom.tables import TableNames
 
 if TYPE_CHECKING:
     from postroom.config import RelayConfig, Settings

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import json.encoder
 import re
+from collections.abc import Callable
 from datetime import date, datetime
 from datetime import time as clock_time
-from decimal import Decimal
 from enum import Enum
 from typing import Any
 from uuid import UUID
@@ -23,8 +24,8 @@ DEPTH_MAX = 64
 
 JSON = "application/json"
 
-_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
-_BRACKET = re.compile(r"[\[\]{}]")
+_TEXT = r'"(?:[^"\\]|\\.)*"'
+_BRACKET = r"[\[\]{}]"
 
 
 def encode(value: Any) -> bytes:
@@ -37,7 +38,7 @@ def encode(value: Any) -> bytes:
     b'{"amount":12,"tags":["a","\\xc3\\xa9"]}'
     """
     try:
-        text = _ENCODER.encode(value)
+        text = _write(value)
         body = text.encode()
     except UnicodeEncodeError:
         raise InvalidMessage(
@@ -74,6 +75,8 @@ def decode(body: bytes) -> Any:
 
 def _plain(value: Any) -> Any:
     """What the encoder does not know, in words it does."""
+    from decimal import Decimal  # slow to import, and seldom in a message
+
     match value:
         case UUID() | Decimal():
             return str(value)
@@ -91,13 +94,22 @@ def _plain(value: Any) -> Any:
     )
 
 
-_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
+def _writer() -> Callable[[Any], str]:
+    """The standard encoder. Its inner one, where there is one, is made once: the outer makes it anew for every value."""
+    encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
+    make: Any = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return encoder.encode
+    # No markers: what contains itself is found by its depth.
+    inner = make(None, _plain, json.encoder.encode_basestring, None, ":", ",", False, False, False)
+    return lambda value: "".join(inner(value, 0))
+
+
+_write = _writer()
 
 
 def _reason(exc: ValueError) -> str:
     said = str(exc)
-    if "Circular" in said:
-        return "it contains itself"
     if "Out of range float" in said:
         return "NaN and infinity are no JSON numbers; use null or a text"
     return said
@@ -115,7 +127,7 @@ def _depth_above(text: str, limit: int) -> bool:
     if text.count("[") + text.count("{") <= limit:
         return False
     depth = 0
-    for bracket in _BRACKET.findall(_TEXT.sub("", text)):
+    for bracket in re.findall(_BRACKET, re.sub(_TEXT, "", text)):
         depth += 1 if bracket in "[{" else -1
         if depth > limit:
             return True

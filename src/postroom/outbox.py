@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
-from postroom.config import Limits, TableNames
 from postroom.errors import DuplicateMessage, InvalidMessage
-from postroom.limits import check
+from postroom.limits import Limits, check
 from postroom.message import Message
 from postroom.stores.handles import Async, Handle, Sync, handle_for
+from postroom.tables import TableNames
 from postroom.tracing import traced
 
 if TYPE_CHECKING:
@@ -78,8 +78,9 @@ class Outbox:
     def _write(self, handle: Handle, messages: Sequence[Message]) -> Awaitable[None] | None:
         for message in messages:
             check(message, self.limits)
-        _check_unique("id", [message.id for message in messages])
-        _check_unique("idempotency key", [message.idempotency_key for message in messages if message.idempotency_key])
+        if len(messages) > 1:
+            _check_unique("id", [message.id for message in messages])
+            _check_unique("idempotency key", [each.idempotency_key for each in messages if each.idempotency_key])
         handle.check()
         written = handle.write(traced(messages, self.limits), self.tables)
         if not self.listeners:

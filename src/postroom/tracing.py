@@ -11,7 +11,7 @@ from postroom.errors import InvalidMessage
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from postroom.config import Limits
+    from postroom.limits import Limits
     from postroom.message import Message
 
 TRACEPARENT = "traceparent"

@@ -57,11 +57,11 @@ class Source(Protocol):
     def __call__(self, place: Place, /) -> Found: ...
 
 
-class NotHere(Exception):  # noqa: N818 - an answer, not a mistake
+class NotHere(Exception):
     """Raised by a source that cannot give its server; the text is the one-sentence reason."""
 
 
-class Unavailable(Exception):  # noqa: N818 - the caller decides whether it is an error
+class Unavailable(Exception):
     """No source can give the server `name`; `reasons` says why, source by source, in the order tried."""
 
     def __init__(self, name: str, reasons: Mapping[str, str]) -> None:

@@ -205,7 +205,7 @@ def test_a_message_is_refused_by_a_sentence_or_can_be_written(message: Message) 
         connection.executescript(rename(read("postroom.stores.sqlite", "schema.sql"), TableNames()))
         statement = put_statement("sqlite", "qmark", TableNames(), [message])
         connection.executemany(statement.sql, statement.rows)
-    ((text,),) = put_statement("postgres", "format", TableNames(), [message]).rows
+    ((text,),) = put_statement("postgres", "format", TableNames(), [message, message]).rows
     assert "\\u0000" not in text
     assert json.loads(text)[0]["type"] == message.type
 

@@ -9,9 +9,8 @@ from typing import IO, Any, Final
 from postroom import codec
 from postroom.cli.inputs import READ_MAX
 from postroom.cli.options import parse_moment
-from postroom.config import Limits
 from postroom.errors import ConfigError, InvalidMessage
-from postroom.limits import check
+from postroom.limits import Limits, check
 from postroom.message import Message
 
 TIMES: Final = ("not_before", "expires_at")

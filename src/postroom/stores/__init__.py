@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from postroom.config import TableNames
 from postroom.errors import ConfigError, MissingDependency
+from postroom.tables import TableNames
 
 if TYPE_CHECKING:
     from pathlib import Path

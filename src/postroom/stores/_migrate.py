@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-from postroom.config import TableNames
 from postroom.errors import SchemaMismatch
+from postroom.tables import TableNames
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,4 +91,13 @@ def other_lanes(found: int, wanted: int) -> SchemaMismatch:
         "or use another table prefix for the new number.",
         found=found,
         wanted=wanted,
+    )
+
+
+def not_ours(store: str, tables: TableNames) -> SchemaMismatch:
+    """There is a table by our name that Postroom did not make."""
+    return SchemaMismatch(
+        f"There is a table {tables.qualified()} in {store} that Postroom did not make: leave it to whoever did, and choose "
+        f"another name with `{init_command(store, TableNames(prefix='postroom', schema=tables.schema))}`.",
+        table=tables.name(),
     )

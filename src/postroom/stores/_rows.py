@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
-from uuid import UUID
+from uuid import NAMESPACE_OID, UUID, uuid5
 
 from postroom.message import NO_HEADERS, Message
 
@@ -19,7 +19,7 @@ class MessageRow(NamedTuple):
     key: str | None
     aggregate: str | None
     topic: str | None
-    payload: str | None
+    payload: str | bytes | None
     body: bytes | None
     content_type: str
     headers: str | None
@@ -34,12 +34,13 @@ class MessageRow(NamedTuple):
 def message_of(columns: Sequence[Any]) -> Message:
     """The message in these columns, byte for byte as it was written."""
     row = MessageRow(*columns)
+    payload = row.payload.encode() if isinstance(row.payload, str) else row.payload
     return Message(
         row.type,
         key=row.key,
-        body=row.body if row.payload is None else row.payload.encode(),
+        body=row.body if payload is None else payload,
         content_type=row.content_type,
-        id=row.id,
+        id=row.id if isinstance(row.id, UUID) else id_of(row.id),
         time=row.time,
         aggregate=row.aggregate,
         topic=row.topic,
@@ -50,6 +51,14 @@ def message_of(columns: Sequence[Any]) -> Message:
         idempotency_key=row.idempotency_key,
         expires_at=row.expires_at,
     )
+
+
+def id_of(text: str) -> UUID:
+    """The id in this text. What a stranger wrote there that is none stands for one that is always the same."""
+    try:
+        return UUID(text)
+    except ValueError:
+        return uuid5(NAMESPACE_OID, text)
 
 
 def headers_of(text: str | None) -> Mapping[str, str]:

@@ -10,8 +10,7 @@ import re
 from functools import cache
 from typing import Literal, TypeAlias
 
-from postroom.config import Part, TableNames
-from postroom.errors import ConfigError
+from postroom.tables import Part, TableNames
 
 Style: TypeAlias = Literal["qmark", "format", "pyformat", "numeric_dollar", "named"]
 """How a driver writes a parameter: `?`, `%s`, `%(name)s`, `$1`, `:name`."""
@@ -27,16 +26,17 @@ PARTS: dict[str, Part] = {
 }
 """What follows the prefix in the name of a table or view. Index names are ours too, but never carry a schema."""
 
-_NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
-_OURS = re.compile(r"\boutbox(\w*)")
-_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)\b")
-_LANES = re.compile(r"\b64 /\* lanes \*/")
+# Compiled when they are needed: a service that only imports Postroom should not wait for them.
+_NAME = r"(?m)^-- name: (\w+)$"
+_OURS = r"\boutbox(\w*)"
+_PARAMETER = r"(?<![:\w]):([a-z_]+)\b"
+_LANES = r"\b64 /\* lanes \*/"
 
 
 @cache
 def statements(package: str, file: str) -> dict[str, str]:
     """The statements of one file of a package, by name, as written."""
-    _, *parts = _NAME.split(read(package, file))
+    _, *parts = re.split(_NAME, read(package, file))
     return {name: text.strip().rstrip(";") for name, text in zip(parts[::2], parts[1::2], strict=True)}
 
 
@@ -75,7 +75,7 @@ def render(sql: str, style: Style, tables: TableNames, lanes: int = 64) -> tuple
             case "named":
                 return f":{name}"
 
-    return _PARAMETER.sub(write, named), tuple(order)
+    return re.sub(_PARAMETER, write, named), tuple(order)
 
 
 def rename(sql: str, tables: TableNames, lanes: int = 64) -> str:
@@ -87,16 +87,9 @@ def rename(sql: str, tables: TableNames, lanes: int = 64) -> str:
             return tables.qualified(PARTS[suffix])
         return f'"{tables.prefix}{suffix}"'
 
-    return _LANES.sub(str(lanes), _OURS.sub(ours, _without_comments(sql)))
+    return re.sub(_LANES, str(lanes), re.sub(_OURS, ours, _without_comments(sql)))
 
 
 def _without_comments(sql: str) -> str:
     # Comments are for the reader of the file; a colon or a table's name in one must not be taken for ours.
     return "\n".join(line.split("-- ", 1)[0].rstrip() for line in sql.splitlines() if not line.startswith("-- "))
-
-
-def package_of(dialect: str) -> str:
-    """The package that keeps a dialect's SQL."""
-    if dialect not in ("sqlite", "postgres"):
-        raise ConfigError(f"Postroom has no SQL for {dialect!r}; it speaks sqlite and postgres.", dialect=dialect)
-    return f"postroom.stores.{dialect}"

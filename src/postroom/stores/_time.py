@@ -7,6 +7,7 @@ from typing import overload
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
+EARLIEST, LATEST = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
 
 
 @overload
@@ -31,5 +32,10 @@ def moment(microseconds: None) -> None: ...
 @overload
 def moment(microseconds: int | None) -> datetime | None: ...
 def moment(microseconds: int | None) -> datetime | None:
-    """The other way."""
-    return None if microseconds is None else EPOCH + timedelta(microseconds=microseconds)
+    """The other way; what no datetime can hold becomes the nearest one that it can."""
+    if microseconds is None:
+        return None
+    try:
+        return EPOCH + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return LATEST if microseconds > 0 else EARLIEST

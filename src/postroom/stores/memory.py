@@ -16,7 +16,6 @@ from typing import Self
 from uuid import UUID
 
 from postroom.clock import utcnow
-from postroom.config import TableNames
 from postroom.errors import DuplicateMessage, NotInTransaction
 from postroom.message import Message
 from postroom.store import (
@@ -43,6 +42,7 @@ from postroom.store import (
     per_lane,
 )
 from postroom.stores._put import digest, line_hash
+from postroom.tables import TableNames
 
 LANES_DEFAULT = 64
 

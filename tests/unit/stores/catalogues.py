@@ -74,7 +74,9 @@ CONSTRAINTS = "SELECT contype, pg_get_constraintdef(oid) FROM pg_constraint WHER
 INDEXES = """
 SELECT pg_get_indexdef(indexrelid), indisunique, indisprimary, pg_get_expr(indpred, indrelid)
 FROM pg_index WHERE indrelid = ?::regclass ORDER BY 1"""
-SEQUENCES = "SELECT seqtypid::regtype::text, seqstart, seqincrement, seqcache, seqcycle FROM pg_sequence WHERE seqrelid = ?::regclass"
+SEQUENCES = """
+SELECT seqtypid::regtype::text, seqstart, seqincrement, seqcache, seqcycle
+FROM pg_sequence WHERE seqrelid = ?::regclass"""
 
 
 def _postgres(home: Home, prefix: str, schema: str) -> dict[str, Any]:

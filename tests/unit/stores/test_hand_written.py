@@ -12,12 +12,11 @@ from uuid import RFC_4122, UUID
 
 import psycopg
 import pytest
+from tests.unit.stores.homes import Home, PostgresHome, SQLiteHome
 
 from postroom.clock import utcnow
-from postroom.errors import InvalidMessage, PostroomError
 from postroom.store import Claimed, Query, Record, Store
 from postroom.testing.contracts._case import NOON, Relay, a_message, a_relay, put
-from tests.unit.stores.homes import Home, PostgresHome, SQLiteHome
 
 pytestmark = pytest.mark.anyio
 
@@ -245,33 +244,23 @@ async def test_headers_that_are_none_hide_nothing(home: Home, store: Store, head
     assert len(await store.find(Query())) == 4
 
 
-@pytest.mark.parametrize(
-    ("columns", "values"),
-    [
-        ("type, key", "'', 'a'"),
-        ("type, key", "NULL, 'a'"),
-        ("type, key", "'a', ''"),
-        ("key", "'a'"),
-        ("type, payload, body", "'a', '{}', '{}'"),
-        ("type, attempts", "'a', -1"),
-        ("type, outcome", "'a', 'published'"),
-        ("type, shelf", "'a', 'desk'"),
-    ],
-)
-async def test_a_row_that_is_no_message_is_refused_at_once(home: Home, store: Store, columns: str, values: str) -> None:
+@pytest.mark.parametrize(("columns", "values"), [("type, key", "NULL, 'a'"), ("key", "'a'")])
+async def test_a_row_without_a_type_is_refused_at_once(home: Home, store: Store, columns: str, values: str) -> None:
     with pytest.raises((sqlite3.IntegrityError, psycopg.IntegrityError)):
         home.sql(f"INSERT INTO outbox ({columns}) VALUES ({values})")
     assert await store.find(Query()) == []
 
 
-@pytest.mark.xfail(reason="one row that cannot be read stops every claim of its lane", raises=PostroomError)
 @pytest.mark.parametrize(
     ("dialect", "columns", "values"),
     [
         ("sqlite", "id", "'order-1'"),
         ("sqlite", "payload", "CAST(x'ff' AS TEXT)"),
+        ("sqlite", "topic", "CAST(x'ff' AS TEXT)"),
         ("sqlite", "expires_at", "999999999999999999"),
+        ("sqlite", "time", "-999999999999999999"),
         ("postgres", "expires_at", "'infinity'"),
+        ("postgres", "time", "'-infinity'"),
     ],
 )
 async def test_a_row_that_cannot_be_read_does_not_stop_the_others(
@@ -284,12 +273,9 @@ async def test_a_row_that_cannot_be_read_does_not_stop_the_others(
         await put(store, "a")
         home.sql(f"INSERT INTO outbox (type, key, {columns}) VALUES ('order.paid', 'odd', {values})")
         await put(store, "b")
-        relay = await a_relay(store)
-        try:
-            came = await claimed(relay)
-        except (OverflowError, InvalidMessage) as exc:
-            raise PostroomError(str(exc)) from exc
-        assert {one.message.key for one in came} >= {"a", "b"}
+        came = await claimed(await a_relay(store))
+        assert [one.message.key for one in came] == ["a", "odd", "b"]
+        assert len(await store.find(Query())) == 3
 
 
 async def test_a_number_as_a_key_is_that_number_as_text(sqlite_home: SQLiteHome) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -37,13 +38,15 @@ def handle_for(thing: Any) -> Handle:
 
     A thing that has a method `postroom_handle` brings its own.
     """
-    make = _maker(type(thing))
+    kind: Any = type(thing)
+    make = _maker(kind)
     if make is None:
         raise UnknownHandle(hint(thing), type=type(thing).__qualname__)
     return make(thing)
 
 
-def _maker(kind: type[Any]) -> Callable[[Any], Handle] | None:
+@cache
+def _maker(kind: Any) -> Callable[[Any], Handle] | None:
     own: Callable[[Any], Handle] | None = getattr(kind, "postroom_handle", None)
     if own is not None:
         return own

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
-from postroom.config import TableNames
 from postroom.errors import DuplicateMessage, SchemaMismatch, StoreError
 from postroom.message import Message
+from postroom.tables import TableNames
 
 
-@contextmanager
-def translated(messages: Sequence[Message], tables: TableNames) -> Iterator[None]:
-    """Raise SchemaMismatch or DuplicateMessage where the driver says so inside; let its other errors pass untouched."""
-    try:
-        yield
-    except Exception as exc:
-        error, code = _driver_error(exc)
-        if ours := _meaning(error, code, messages, tables):
-            raise ours from exc
-        raise
+class translated:  # noqa: N801 - reads as a sentence: `with translated(messages, tables):`
+    """Raises SchemaMismatch or DuplicateMessage where the driver says so inside; lets its other errors pass untouched.
+
+    A class, where a generator would be shorter: it stands in every `put`, and costs a third of that.
+    """
+
+    __slots__ = ("_messages", "_tables")
+
+    def __init__(self, messages: Sequence[Message], tables: TableNames) -> None:
+        self._messages, self._tables = messages, tables
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, exc: BaseException | None, traceback: object) -> None:
+        if isinstance(exc, Exception):
+            error, code = _driver_error(exc)
+            if ours := _meaning(error, code, self._messages, self._tables):
+                raise ours from exc
 
 
 def _meaning(

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from postroom.config import TableNames
 from postroom.errors import NotInTransaction
 from postroom.message import Message
 from postroom.stores._put import put_statement
 from postroom.stores.handles._errors import translated
+from postroom.tables import TableNames
 
 if TYPE_CHECKING:
     import asyncpg
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Connection: TypeAlias = asyncpg.Connection[Any] | PoolConnectionProxy[Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AsyncpgHandle:
     """A connection of asyncpg."""
 

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from postroom.config import TableNames
 from postroom.errors import NotInTransaction, UnknownHandle
 from postroom.message import Message
 from postroom.stores._put import Dialect, put_statement
 from postroom.stores.handles._errors import translated
+from postroom.tables import TableNames
 
 DIALECTS: dict[str, Dialect] = {"sqlite": "sqlite", "postgresql": "postgres"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class DjangoHandle:
     """A database connection of Django: of this thread, as ever with Django."""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import Any, Protocol, TypeAlias
 
-from postroom.config import TableNames
 from postroom.message import Message
+from postroom.tables import TableNames
 
 
 class SyncHandle(Protocol):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from postroom.config import TableNames
 from postroom.errors import NotInTransaction
 from postroom.message import Message
 from postroom.stores._put import put_statement
 from postroom.stores.handles._errors import translated
+from postroom.tables import TableNames
 
 if TYPE_CHECKING:
     import psycopg
@@ -19,7 +20,7 @@ IDLE, INERROR = 0, 3
 """libpq's PGTransactionStatusType, the same in every driver on it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PsycopgHandle:
     """A connection of psycopg. `with connection.transaction()` counts, and so does a BEGIN of the driver's own."""
 
@@ -27,20 +28,20 @@ class PsycopgHandle:
 
     def check(self) -> None:
         """Raise NotInTransaction when the connection is idle, or its transaction has failed."""
-        check_status(self.connection.info.transaction_status, "psycopg", "put inside `with connection.transaction():`")
+        status = self.connection.pgconn.transaction_status
+        check_status(status, "psycopg", "put inside `with connection.transaction():`")
 
     def write(self, messages: Sequence[Message], tables: TableNames) -> None:
         """Write the messages, a thousand in a round trip."""
-        from psycopg import Cursor
-
         statement = put_statement("postgres", "format", tables, messages)
         # A plain cursor: the connection's own factory may make one that reads another style of parameters.
-        with translated(messages, tables), Cursor(self.connection) as cursor:
+        cursor = _psycopg().Cursor(self.connection)
+        with translated(messages, tables):
             for row in statement.rows:
                 cursor.execute(statement.sql, row)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AsyncPsycopgHandle:
     """An async connection of psycopg."""
 
@@ -48,19 +49,24 @@ class AsyncPsycopgHandle:
 
     def check(self) -> None:
         """Raise NotInTransaction when the connection is idle, or its transaction has failed."""
-        status = self.connection.info.transaction_status
+        status = self.connection.pgconn.transaction_status
         check_status(status, "psycopg", "put inside `async with connection.transaction():`")
 
     async def write(self, messages: Sequence[Message], tables: TableNames) -> None:
         """Write the messages, a thousand in a round trip."""
-        from psycopg import AsyncCursor
-
         self.check()
         statement = put_statement("postgres", "format", tables, messages)
+        cursor = _psycopg().AsyncCursor(self.connection)
         with translated(messages, tables):
-            async with AsyncCursor(self.connection) as cursor:
-                for row in statement.rows:
-                    await cursor.execute(statement.sql, row)
+            for row in statement.rows:
+                await cursor.execute(statement.sql, row)
+
+
+@cache
+def _psycopg() -> Any:
+    import psycopg
+
+    return psycopg
 
 
 def check_status(status: int, driver: str, remedy: str) -> None:

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from postroom.config import TableNames
 from postroom.message import Message
 from postroom.stores._put import put_statement
 from postroom.stores.handles._errors import translated
 from postroom.stores.handles.psycopg import check_status
+from postroom.tables import TableNames
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Psycopg2Handle:
     """A connection of psycopg2, which begins by itself before the user's first statement."""
 

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from postroom.config import TableNames
 from postroom.errors import NotInTransaction, UnknownHandle
 from postroom.message import Message
 from postroom.stores._put import Dialect, put_statement
 from postroom.stores.handles._errors import translated
+from postroom.tables import TableNames
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 DIALECTS: dict[str, Dialect] = {"sqlite": "sqlite", "postgresql": "postgres"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ConnectionHandle:
     """A connection."""
 
@@ -42,7 +42,7 @@ class ConnectionHandle:
         write(self.connection, messages, tables)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SessionHandle:
     """A session: its connection, without a flush."""
 
@@ -58,7 +58,7 @@ class SessionHandle:
         write(self.session.connection(), messages, tables)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AsyncConnectionHandle:
     """An async connection: the sync one inside it."""
 
@@ -75,7 +75,7 @@ class AsyncConnectionHandle:
         await self.connection.run_sync(write, messages, tables)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AsyncSessionHandle:
     """An async session: the sync one inside it."""
 

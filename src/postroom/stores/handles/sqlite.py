@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from postroom.config import TableNames
 from postroom.errors import NotInTransaction
 from postroom.message import Message
 from postroom.stores._put import put_statement
 from postroom.stores.handles._errors import translated
+from postroom.tables import TableNames
 
 if TYPE_CHECKING:
     import sqlite3
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import aiosqlite
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class SqliteHandle:
     """A connection of the standard library."""
 
@@ -39,7 +39,7 @@ class SqliteHandle:
             self.connection.executemany(statement.sql, statement.rows)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AiosqliteHandle:
     """A connection of aiosqlite: the same in a thread."""
 

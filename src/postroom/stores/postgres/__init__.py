@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Self
 
-from postroom.config import TableNames
 from postroom.message import Message
 from postroom.store import (
     Claim,
@@ -29,6 +28,7 @@ from postroom.stores.postgres.lanes import Lanes
 from postroom.stores.postgres.schema import Schema
 from postroom.stores.postgres.statements import Statements
 from postroom.stores.postgres.transaction import PostgresTransaction
+from postroom.tables import TableNames
 from postroom.urls import redact
 
 
@@ -63,7 +63,7 @@ class PostgresStore:
         await self.close()
 
     async def migrate(self) -> Migration:
-        return await self._connections.run(self._schema.migrate)
+        return await self._connections.run(lambda tx: self._schema.migrate(tx, redact(self._url)))
 
     async def check(self) -> None:
         await self._connections.run(lambda tx: self._schema.check(tx, redact(self._url)))

@@ -17,9 +17,9 @@ import psycopg
 from psycopg import AsyncConnection, errors
 from psycopg.conninfo import conninfo_to_dict
 
-from postroom.config import TableNames
 from postroom.errors import ConfigError, StoreError, StoreUnavailable
 from postroom.stores._migrate import missing
+from postroom.tables import TableNames
 from postroom.urls import redact
 
 Result = TypeVar("Result")

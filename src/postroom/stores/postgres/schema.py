@@ -6,12 +6,12 @@ from zlib import crc32
 
 from psycopg import sql
 
-from postroom.config import TableNames
 from postroom.errors import StoreError
 from postroom.store import Migration
-from postroom.stores._migrate import newest, other_lanes, pending, require
+from postroom.stores._migrate import newest, not_ours, other_lanes, pending, require
 from postroom.stores._sql import rename
 from postroom.stores.postgres.connections import Connection
+from postroom.tables import TableNames
 
 PACKAGE = "postroom.stores.postgres"
 
@@ -25,11 +25,13 @@ class Schema:
         names = (name for name in (tables.schema, tables.name("schema")) if name is not None)
         self._versions = sql.Identifier(*names)
 
-    async def migrate(self, connection: Connection) -> Migration:
+    async def migrate(self, connection: Connection, store: str) -> Migration:
         # Two at once: one waits here until the other has committed. The lock goes with the transaction.
         await connection.execute("SELECT pg_advisory_xact_lock(%s)", [crc32(self._tables.qualified().encode())])
         _require_utf8(connection)
         before = await self._version(connection)
+        if not before and await self._has(connection, self._tables.qualified()):
+            raise not_ours(store, self._tables)
         steps = pending(PACKAGE, before)
         await self._check_lanes(connection, before)
         if steps:
@@ -55,13 +57,16 @@ class Schema:
         await connection.execute(create)
 
     async def _version(self, connection: Connection) -> int:
-        known = await connection.execute("SELECT to_regclass(%s)", [self._tables.qualified("schema")])
-        if (await known.fetchone() or (None,))[0] is None:
+        if not await self._has(connection, self._tables.qualified("schema")):
             return 0
         newest_row = await connection.execute(
             sql.SQL("SELECT coalesce(max(version), 0) FROM {}").format(self._versions)
         )
         return int((await newest_row.fetchone() or (0,))[0])
+
+    async def _has(self, connection: Connection, table: str) -> bool:
+        known = await connection.execute("SELECT to_regclass(%s)", [table])
+        return (await known.fetchone() or (None,))[0] is not None
 
     async def _check_lanes(self, connection: Connection, version: int) -> None:
         if version and self._lanes is not None:

@@ -6,9 +6,9 @@ from typing import Any
 
 from psycopg import AsyncCursor
 
-from postroom.config import TableNames
 from postroom.stores._sql import render, statements
 from postroom.stores.postgres.connections import Connection
+from postroom.tables import TableNames
 
 FILES = ("sql/lanes.sql", "sql/flow.sql", "sql/desk.sql")
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Self
 
 from postroom.clock import utcnow
-from postroom.config import TableNames
 from postroom.errors import ConfigError
 from postroom.message import Message
 from postroom.store import (
@@ -37,6 +36,7 @@ from postroom.stores.sqlite.schema import Schema, warn_of_wal_reset_defect
 from postroom.stores.sqlite.statements import Statements
 from postroom.stores.sqlite.transaction import SQLiteTransaction
 from postroom.stores.sqlite.writer import Writer
+from postroom.tables import TableNames
 
 
 class SQLiteStore:
@@ -76,7 +76,8 @@ class SQLiteStore:
 
     async def migrate(self) -> Migration:
         await self._writer.create()
-        return await self._writer.run(lambda tx: self._schema.migrate(tx, microseconds(utcnow())))
+        store = f"sqlite:///{self.path}"
+        return await self._writer.run(lambda tx: self._schema.migrate(tx, microseconds(utcnow()), store))
 
     async def check(self) -> None:
         await self._writer.read(lambda tx: self._schema.check(tx, f"sqlite:///{self.path}"))

@@ -7,10 +7,10 @@ import sqlite3
 from collections.abc import Iterator
 from functools import cache
 
-from postroom.config import TableNames
 from postroom.store import Migration
-from postroom.stores._migrate import newest, other_lanes, pending, require
+from postroom.stores._migrate import newest, not_ours, other_lanes, pending, require
 from postroom.stores._sql import rename
+from postroom.tables import TableNames
 
 PACKAGE = "postroom.stores.sqlite"
 log = logging.getLogger(PACKAGE)
@@ -27,8 +27,10 @@ class Schema:
         self._tables = tables
         self._lanes = lanes
 
-    def migrate(self, connection: sqlite3.Connection, now: int) -> Migration:
+    def migrate(self, connection: sqlite3.Connection, now: int, store: str) -> Migration:
         table = self._tables.qualified("schema")
+        if not self._version(connection) and self._has(connection, self._tables.name()):
+            raise not_ours(store, self._tables)
         connection.execute(
             f"CREATE TABLE IF NOT EXISTS {table} (version INTEGER PRIMARY KEY, name TEXT NOT NULL, "
             "applied_at INTEGER NOT NULL) STRICT"
@@ -46,14 +48,15 @@ class Schema:
         require(PACKAGE, self._version(connection), store=store, tables=self._tables)
 
     def _version(self, connection: sqlite3.Connection) -> int:
-        known = connection.execute(
-            "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", (self._tables.name("schema"),)
-        ).fetchone()
-        if known is None:
+        if not self._has(connection, self._tables.name("schema")):
             return 0
         table = self._tables.qualified("schema")
         (version,) = connection.execute(f"SELECT coalesce(max(version), 0) FROM {table}").fetchone()  # noqa: S608 - a checked name
         return int(version)
+
+    def _has(self, connection: sqlite3.Connection, table: str) -> bool:
+        known = connection.execute("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", (table,))
+        return known.fetchone() is not None
 
     def _check_lanes(self, connection: sqlite3.Connection, version: int) -> None:
         if version and self._lanes is not None:

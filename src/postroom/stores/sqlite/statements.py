@@ -7,8 +7,8 @@ import sqlite3
 from collections.abc import Iterable
 from typing import Any
 
-from postroom.config import TableNames
 from postroom.stores._sql import render, statements
+from postroom.tables import TableNames
 
 FILES = ("sql/lanes.sql", "sql/flow.sql", "sql/desk.sql")
 

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from postroom.config import TableNames
 from postroom.errors import StoreError, StoreUnavailable
 from postroom.stores._migrate import missing
 from postroom.stores._put import line_hash
+from postroom.tables import TableNames
 
 Result = TypeVar("Result")
 BUSY_TIMEOUT_SECONDS = 10
@@ -97,6 +98,16 @@ class Writer:
         return self._thread.submit(mapped)
 
     def _whole(self, work: Callable[[sqlite3.Connection], Result], begin: str = "BEGIN IMMEDIATE") -> Result:
+        try:
+            return self._once(work, begin)
+        except sqlite3.OperationalError as exc:
+            if "Could not decode to UTF-8" not in str(exc):
+                raise
+            # A stranger wrote what is no text into a text. It must not hide the others: read it as well as can be.
+            self._open().text_factory = _as_well_as_can_be
+            return self._once(work, begin)
+
+    def _once(self, work: Callable[[sqlite3.Connection], Result], begin: str) -> Result:
         self._begin(begin)
         try:
             result = work(self._open())
@@ -151,6 +162,10 @@ class Writer:
         return StoreError(f"SQLite refused: {exc}.", path=str(self._path))
 
 
+def _as_well_as_can_be(text: bytes) -> str:
+    return text.decode(errors="replace")
+
+
 def connect(path: Path) -> sqlite3.Connection:
     """A connection as the outbox needs it: durable commits, and transactions that begin when we say so."""
     if sqlite3.sqlite_version_info < VERSION_MIN:
@@ -158,7 +173,7 @@ def connect(path: Path) -> sqlite3.Connection:
         raise StoreError(f"This Python links SQLite {sqlite3.sqlite_version}; Postroom needs {needed} or later.")
     connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False)
     try:
-        mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+        mode = _use_wal(connection)
         if mode != "wal":
             raise StoreError(
                 f"{path} refuses write-ahead logging (it is in mode {mode!r}): keep it on a local disk, not on a network.",
@@ -171,3 +186,16 @@ def connect(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _use_wal(connection: sqlite3.Connection) -> str:
+    """Turn write-ahead logging on, or learn that it is. Of two that turn it on at once in a new file, SQLite tells one that
+    the file is locked and does not wait: so we do."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_SECONDS
+    while True:
+        try:
+            return str(connection.execute("PRAGMA journal_mode = WAL").fetchone()[0])
+        except sqlite3.OperationalError as exc:
+            if exc.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)

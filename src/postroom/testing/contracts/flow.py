@@ -247,8 +247,8 @@ class FlowContract(StoreCase):
         relay = await a_relay(store)
         await relay.settle_each(await relay.claim(), {first: RETRY, second: Published()})
         (third,) = await put(store, None)
-        assert await relay.seqs() == [third]
-        assert await relay.seqs(now=NOON + 10 * SECOND) == [first]
+        assert await relay.drain() == [third]
+        assert await relay.drain(now=NOON + 10 * SECOND) == [first]
 
     async def test_a_key_waits_as_a_whole_while_its_head_waits(self, store: Store) -> None:
         first, second = await put(store, "a", "a")
@@ -305,19 +305,27 @@ class FlowContract(StoreCase):
         written += await put(store, "a", "a")
         assert await relay.drain(limit=2, now=NOON + MINUTE) == written
 
-    async def test_a_future_message_in_a_waiting_key_lets_no_later_one_pass(self, store: Store) -> None:
+    async def test_future_messages_in_a_waiting_key_let_no_later_one_pass(self, store: Store) -> None:
         (head,) = await put(store, "a")
         relay = await a_relay(store)
         await relay.settle(await relay.claim(), RETRY)
-        await store.put([a_message(key="a", not_before=NOON + 10 * MINUTE)])
-        (third,) = await put(store, "a")
+        await store.put([a_message(key="a", not_before=NOON + 10 * MINUTE) for _ in range(3)])
+        (behind,) = await put(store, "a")
         assert await relay.seqs() == []
         claims = await relay.claim(limit=1, now=NOON + MINUTE)
         assert seqs(claims) == [head]
         await relay.settle(claims, now=NOON + MINUTE)
-        (fourth,) = await put(store, "a")
-        assert await relay.drain(limit=1, now=NOON + MINUTE) == [third, fourth]
-        assert len(await relay.drain(now=NOON + 10 * MINUTE)) == 1
+        (last,) = await put(store, "a")
+        assert await relay.drain(limit=2, now=NOON + MINUTE) == [behind, last]
+        assert len(await relay.drain(now=NOON + 10 * MINUTE)) == 3
+
+    async def test_the_limit_is_reached_past_messages_that_have_to_wait(self, store: Store) -> None:
+        relay = await a_relay(store)
+        beside = await a_key_beside(relay, "a")
+        (first,) = await put(store, "a")
+        await store.put([a_message(key=beside, not_before=NOON + MINUTE) for _ in range(9)])
+        (second,) = await put(store, "a")
+        assert await relay.seqs(limit=2) == [first, second]
 
     async def test_a_due_message_is_not_passed_when_others_of_its_lane_became_due_before_it(self, store: Store) -> None:
         relay = await a_relay(store)

@@ -4,18 +4,27 @@ FROM outbox_messages
 GROUP BY status
 
 -- name: oldest
+-- One part for each index on what is open: together they would read everything that was ever published.
 SELECT coalesce(CAST(:now AS timestamptz), clock_timestamp()) - min(created_at)
-FROM outbox
-WHERE settled_at IS NULL
-  AND (due_at IS NULL OR due_at <= coalesce(CAST(:now AS timestamptz), clock_timestamp()))
+FROM (
+    SELECT created_at, due_at FROM outbox WHERE settled_at IS NULL AND shelf IS NULL
+    UNION ALL
+    SELECT created_at, due_at FROM outbox WHERE settled_at IS NULL AND shelf = 'key'
+    UNION ALL
+    SELECT created_at, due_at FROM outbox WHERE settled_at IS NULL AND shelf = 'time') AS open
+WHERE due_at IS NULL
+   OR due_at <= coalesce(CAST(:now AS timestamptz), clock_timestamp())
 
 -- name: find
 -- The newest so many, oldest first.
 SELECT * FROM (
     SELECT seq, status, attempts, lane, created_at, updated_at,
-        owner, locked_at, due_at, settled_at, digest, last_error_code, last_error, parked,
+        owner, locked_at, CASE WHEN isfinite(due_at) THEN due_at END, settled_at,
+        digest, last_error_code, last_error, parked,
         id, type, key, aggregate, topic, payload, body, content_type, headers,
-        correlation_id, causation_id, traceparent, idempotency_key, time, expires_at
+        correlation_id, causation_id, traceparent, idempotency_key,
+        CASE WHEN isfinite(time) THEN time ELSE created_at END,
+        CASE WHEN isfinite(expires_at) THEN expires_at END
     FROM outbox_messages
     WHERE (CAST(:ids AS uuid[]) IS NULL OR id = ANY (CAST(:ids AS uuid[])))
       AND (CAST(:status AS text) IS NULL OR status = CAST(:status AS text))
@@ -46,7 +55,7 @@ WHERE seq = ANY (:seqs)
 -- name: lock_lanes
 SELECT lane
 FROM outbox_lane
-WHERE lane = ANY (CAST(:lanes AS smallint[]))
+WHERE lane = ANY (CAST(:lanes AS integer[]))
 ORDER BY lane
 FOR UPDATE
 

@@ -6,7 +6,7 @@
 SELECT l.lane, l.epoch, coalesce(CAST(:now AS timestamptz), clock_timestamp()),
     set_config('synchronous_commit', 'on', true), set_config('enable_seqscan', 'off', true)
 FROM outbox_lane l
-JOIN unnest(CAST(:lanes AS smallint[]), CAST(:epochs AS bigint[])) AS held (lane, epoch) ON held.lane = l.lane
+JOIN unnest(CAST(:lanes AS integer[]), CAST(:epochs AS bigint[])) AS held (lane, epoch) ON held.lane = l.lane
 WHERE l.owner = :owner  -- guard: owner
   AND l.epoch = held.epoch  -- guard: epoch
 ORDER BY l.lane
@@ -16,7 +16,7 @@ FOR NO KEY UPDATE OF l
 -- What is due now goes back in the line. The lowest seqs first: see `ceiling` in the code.
 WITH due AS MATERIALIZED (
     SELECT o.seq
-    FROM unnest(CAST(:lanes AS smallint[])) AS l (lane)
+    FROM unnest(CAST(:lanes AS integer[])) AS l (lane)
     CROSS JOIN LATERAL (
         SELECT seq FROM outbox
         WHERE settled_at IS NULL AND shelf = 'time'
@@ -38,7 +38,7 @@ WITH
 -- Looked at only now that the lanes are locked: an earlier snapshot might not show the claim just committed.
 free AS MATERIALIZED (
     SELECT l.lane, l.epoch
-    FROM unnest(CAST(:lanes AS smallint[]), CAST(:epochs AS bigint[])) AS l (lane, epoch)
+    FROM unnest(CAST(:lanes AS integer[]), CAST(:epochs AS bigint[])) AS l (lane, epoch)
     WHERE true
       AND NOT EXISTS (SELECT 1 FROM outbox_claim c WHERE c.lane = l.lane)  -- guard: nothing in flight
 ),
@@ -89,6 +89,16 @@ of_freed AS MATERIALIZED (
         SELECT lane, seq, key, solo, tried, early, false FROM line WHERE held AND key IN (SELECT key FROM in_sight)
     ) AS both_sides
 ),
+-- R14: a window full of messages that have to wait says nothing of those behind it. They are put aside in this look, and
+-- the lane is looked at again.
+crowded AS MATERIALIZED (
+    SELECT lane
+    FROM line
+    GROUP BY lane
+    HAVING count(*) >= :reach
+       AND bool_or(held OR early)
+       AND count(*) FILTER (WHERE NOT held AND NOT early) < :want
+),
 ready AS MATERIALIZED (
     SELECT lane, seq, solo, false AS held, key FROM line WHERE NOT held AND NOT early
     UNION ALL
@@ -99,7 +109,7 @@ ranked AS (
         row_number() OVER lane_line AS place,
         count(*) FILTER (WHERE r.solo) OVER lane_line AS solos
     FROM ready r
-    LEFT JOIN unnest(CAST(:capped AS smallint[]), CAST(:ceilings AS bigint[])) AS c (lane, ceiling) ON c.lane = r.lane
+    LEFT JOIN unnest(CAST(:capped AS integer[]), CAST(:ceilings AS bigint[])) AS c (lane, ceiling) ON c.lane = r.lane
     WHERE c.ceiling IS NULL OR r.seq <= c.ceiling
     WINDOW lane_line AS (PARTITION BY r.lane ORDER BY r.seq)
 ),
@@ -109,6 +119,7 @@ chosen AS MATERIALIZED (
     WHERE place <= :want
       -- R8: one that was lost in a crash travels alone.
       AND (solos = 0 OR (solo AND place = 1))
+      AND lane NOT IN (SELECT lane FROM crowded)
     ORDER BY place, lane
     LIMIT :limit
 ),
@@ -141,7 +152,10 @@ LEFT JOIN claims c ON c.lane = ch.lane
 LEFT JOIN LATERAL (
     SELECT seq, attempts, coalesce(expires_at <= :now, false) AS expired,
         id, type, key, aggregate, topic, payload, body, content_type, headers,
-        correlation_id, causation_id, traceparent, idempotency_key, time, expires_at
+        correlation_id, causation_id, traceparent, idempotency_key,
+        -- A stranger may have written infinity, which no client can hold.
+        CASE WHEN isfinite(time) THEN time ELSE created_at END,
+        CASE WHEN isfinite(expires_at) THEN expires_at END
     FROM outbox
     WHERE seq = ch.seq
     OFFSET 0) AS o ON true
@@ -237,7 +251,7 @@ ON CONFLICT (key) DO UPDATE SET until = excluded.until
 
 -- name: reconcile
 DELETE FROM outbox_claim c
-USING unnest(CAST(:lanes AS smallint[]), CAST(:epochs AS bigint[])) AS mine (lane, epoch)
+USING unnest(CAST(:lanes AS integer[]), CAST(:epochs AS bigint[])) AS mine (lane, epoch)
 WHERE c.lane = mine.lane
   AND c.epoch = mine.epoch  -- guard: epoch
   AND c.owner = :owner  -- guard: owner

@@ -53,7 +53,7 @@ ORDER BY seq
 WITH mine AS MATERIALIZED (
     SELECT l.lane
     FROM outbox_lane l
-    JOIN unnest(CAST(:lanes AS smallint[]), CAST(:epochs AS bigint[])) AS held (lane, epoch) ON held.lane = l.lane
+    JOIN unnest(CAST(:lanes AS integer[]), CAST(:epochs AS bigint[])) AS held (lane, epoch) ON held.lane = l.lane
     WHERE l.owner = :owner  -- guard: owner
       AND l.epoch = held.epoch  -- guard: epoch
     ORDER BY l.lane
@@ -69,7 +69,7 @@ RETURNING lane
 WITH mine AS MATERIALIZED (
     SELECT l.lane
     FROM outbox_lane l
-    JOIN unnest(CAST(:lanes AS smallint[]), CAST(:epochs AS bigint[])) AS held (lane, epoch) ON held.lane = l.lane
+    JOIN unnest(CAST(:lanes AS integer[]), CAST(:epochs AS bigint[])) AS held (lane, epoch) ON held.lane = l.lane
     WHERE l.owner = :owner  -- guard: owner
       AND l.epoch = held.epoch  -- guard: epoch
     ORDER BY l.lane

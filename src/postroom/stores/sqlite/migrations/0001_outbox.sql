@@ -18,7 +18,7 @@ CREATE TABLE outbox (
     hash             INTEGER,
     lane             INTEGER GENERATED ALWAYS AS (hash % 64 /* lanes */) VIRTUAL,
     type             TEXT NOT NULL CHECK (type <> ''),
-    key              TEXT CHECK (key <> ''),
+    key              TEXT,
     aggregate        TEXT,
     topic            TEXT,
     payload          TEXT,
@@ -33,16 +33,16 @@ CREATE TABLE outbox (
     time             INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)),
     expires_at       INTEGER,
     created_at       INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)),
-    attempts         INTEGER NOT NULL DEFAULT 0 CHECK (attempts >= 0),
+    attempts         INTEGER NOT NULL DEFAULT 0,
     due_at           INTEGER,
     -- Why an open message is out of the line: 'key', behind its key's held head; 'time', not due yet. On a dead one,
     -- 'park': it holds its key.
-    shelf            TEXT CHECK (shelf IN ('key', 'time', 'park')),
+    shelf            TEXT,
     -- It was in flight when a relay died: it travels alone.
     solo             INTEGER NOT NULL DEFAULT 0,
     tried_at         INTEGER,
     settled_at       INTEGER,
-    outcome          TEXT CHECK (outcome IN ('published', 'dead', 'expired', 'discarded')),
+    outcome          TEXT, -- published, dead, expired, discarded
     last_error_code  TEXT,
     last_error       TEXT,
     CHECK ((settled_at IS NULL) = (outcome IS NULL)),
@@ -51,14 +51,12 @@ CREATE TABLE outbox (
 
 -- The line: what is open and may go. The only index that the hot path reads.
 CREATE INDEX outbox_line ON outbox (lane, seq) WHERE settled_at IS NULL AND shelf IS NULL;
--- What stands behind a held key, out of the way of the line.
-CREATE INDEX outbox_behind ON outbox (key, seq) WHERE settled_at IS NULL AND shelf = 'key';
+-- What is out of the way of the line: behind a held key, or the dead message that parks it.
+CREATE INDEX outbox_aside ON outbox (key, seq) WHERE shelf IS NOT NULL;
 -- What waits for its time.
 CREATE INDEX outbox_later ON outbox (lane, due_at) WHERE settled_at IS NULL AND shelf = 'time';
 -- Written by a stranger, not hashed yet.
 CREATE INDEX outbox_unhashed ON outbox (seq) WHERE hash IS NULL;
--- Dead letters, for people and for parked keys.
-CREATE INDEX outbox_dead ON outbox (key) WHERE outcome = 'dead';
 CREATE UNIQUE INDEX outbox_idempotency ON outbox (idempotency_key) WHERE idempotency_key IS NOT NULL;
 
 -- Who may send which slice of the keys. The epoch only grows.

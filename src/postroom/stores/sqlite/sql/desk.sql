@@ -4,17 +4,23 @@ FROM outbox_messages
 GROUP BY status
 
 -- name: oldest
+-- One part for each index on what is open: together they would read everything that was ever published.
 SELECT min(created_at)
-FROM outbox
-WHERE settled_at IS NULL
-  AND (due_at IS NULL OR due_at <= :now)
+FROM (
+    SELECT created_at, due_at FROM outbox WHERE settled_at IS NULL AND shelf IS NULL
+    UNION ALL
+    SELECT created_at, due_at FROM outbox WHERE settled_at IS NULL AND shelf = 'key'
+    UNION ALL
+    SELECT created_at, due_at FROM outbox WHERE settled_at IS NULL AND shelf = 'time')
+WHERE due_at IS NULL
+   OR due_at <= :now
 
 -- name: find
 -- The newest so many, oldest first.
 SELECT * FROM (
     SELECT o.seq, m.status, o.attempts, o.lane, o.created_at, coalesce(o.settled_at, o.tried_at, o.created_at),
         m.owner, c.claimed_at, o.due_at, o.settled_at, o.digest, o.last_error_code, o.last_error, m.parked,
-        o.id, o.type, o.key, o.aggregate, o.topic, o.payload, o.body, o.content_type, o.headers,
+        o.id, o.type, o.key, o.aggregate, o.topic, CAST(o.payload AS BLOB), o.body, o.content_type, o.headers,
         o.correlation_id, o.causation_id, o.traceparent, o.idempotency_key, o.time, o.expires_at
     FROM outbox o
     JOIN outbox_messages m ON m.seq = o.seq

@@ -1,0 +1,50 @@
+"""What the tables are called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from postroom.errors import ConfigError
+
+NAME_MAX = 48
+"""How long a table prefix or schema may be. Short enough that prefix and `_messages` stay below PostgreSQL's 63 bytes."""
+
+Part = Literal["", "lane", "claim", "hold", "relay", "schema", "messages"]
+"""The tables: the messages themselves, what is around them, and the view that people read."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TableNames:
+    """What the tables are called.
+
+    >>> TableNames(prefix="post", schema="shop").qualified("lane")
+    '"shop"."post_lane"'
+    """
+
+    prefix: str = "outbox"
+    """The name of the messages' table, and the start of the others'. Default `outbox`; an identifier."""
+    schema: str | None = None
+    """The database schema they are in; an identifier. Default none: where the search path leads."""
+
+    def __post_init__(self) -> None:
+        for what, name in {"table prefix": self.prefix, "schema": self.schema}.items():
+            if name is not None and not _is_identifier(name):
+                raise ConfigError(
+                    f"{name!r} is a {what} that is no identifier; it must be lower-case letters, digits "
+                    f"and _, {NAME_MAX} of them at most, and not start with a digit.",
+                    name=name,
+                )
+
+    def name(self, part: Part = "") -> str:
+        """The bare name of one table: `outbox_lane`."""
+        return f"{self.prefix}_{part}" if part else self.prefix
+
+    def qualified(self, part: Part = "") -> str:
+        """The name of one table as SQL takes it: quoted, with its schema where there is one."""
+        name = f'"{self.name(part)}"'
+        return f'"{self.schema}".{name}' if self.schema else name
+
+
+def _is_identifier(name: str) -> bool:
+    return name.isascii() and name.isidentifier() and name == name.lower() and len(name) <= NAME_MAX

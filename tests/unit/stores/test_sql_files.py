@@ -1,0 +1,311 @@
+"""The statements in the .sql files: each is used, each has what it asks for, and both dialects mean the same by a name."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.stores.homes import Home
+
+import postroom.stores.postgres
+import postroom.stores.sqlite
+from postroom.store import Buried, Expired, Published, Query, RelayInfo, Retry, Settlement, Verdict
+from postroom.stores._sql import PARTS, Style, read, rename, render, statements
+from postroom.stores.postgres.statements import FILES as POSTGRES_FILES
+from postroom.stores.postgres.statements import Statements as PostgresStatements
+from postroom.stores.sqlite.statements import FILES as SQLITE_FILES
+from postroom.stores.sqlite.statements import Statements as SQLiteStatements
+from postroom.tables import NAME_MAX, TableNames
+from postroom.testing.contracts._case import LEASE, MINUTE, NOON, SECOND, a_message, a_relay, lost, put
+
+DIALECTS = pytest.mark.parametrize("dialect", ["sqlite", "postgres"])
+STYLES: tuple[Style, ...] = ("qmark", "format", "pyformat", "numeric_dollar", "named")
+FILES = {"sqlite": SQLITE_FILES, "postgres": POSTGRES_FILES}
+"""A message alone is written by a plain INSERT of what it sets, made in the code."""
+CODE = {"sqlite": postroom.stores.sqlite, "postgres": postroom.stores.postgres}
+
+
+@cache
+def texts(dialect: str) -> Mapping[str, str]:
+    """Every statement of a dialect as written, but for put, which is the handles' own."""
+    return {
+        name: text for file in FILES[dialect] for name, text in statements(f"postroom.stores.{dialect}", file).items()
+    }
+
+
+def asked(text: str) -> set[str]:
+    """The parameters a statement asks for."""
+    return set(render(text, "numeric_dollar", TableNames())[1])
+
+
+def named_in_code(dialect: str) -> set[str]:
+    """Every statement that the code asks for by a literal name."""
+    folder = Path(CODE[dialect].__file__ or "").parent
+    calls = (
+        node for file in folder.glob("*.py") for node in ast.walk(ast.parse(file.read_text())) if type(node) is ast.Call
+    )
+    return {
+        name.value
+        for call in calls
+        if isinstance(call.func, ast.Attribute) and call.func.attr in ("_run", "_rows", "run", "rows")
+        for name in call.args[1:2]
+        if isinstance(name, ast.Constant) and isinstance(name.value, str)
+    }
+
+
+# ── the files and the code ──
+
+
+@DIALECTS
+def test_every_file_of_statements_is_read(dialect: str) -> None:
+    folder = Path(CODE[dialect].__file__ or "").parent
+    assert {f"sql/{file.name}" for file in (folder / "sql").iterdir()} == {*FILES[dialect]}
+
+
+@DIALECTS
+def test_no_name_stands_twice(dialect: str) -> None:
+    package = f"postroom.stores.{dialect}"
+    names = [
+        name for file in FILES[dialect] for name in re.findall(r"^-- name: (\w+)$", read(package, file), re.MULTILINE)
+    ]
+    assert sorted(names) == sorted(set(names))
+
+
+@DIALECTS
+def test_every_name_the_code_asks_for_exists(dialect: str) -> None:
+    found = named_in_code(dialect)
+    assert len(found) > 20
+    assert found <= set(texts(dialect))
+
+
+@DIALECTS
+def test_every_statement_ends_where_the_next_begins(dialect: str) -> None:
+    for name, text in texts(dialect).items():
+        bare, _ = render(text, "named", TableNames())
+        assert bare.strip(), name
+        assert ";" not in bare, name
+        assert not bare.rstrip().endswith(","), name
+
+
+@pytest.mark.anyio
+async def test_every_statement_is_used_and_given_just_what_it_asks_for(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, set[frozenset[str]]] = {}
+
+    def noted(real: Any) -> Any:
+        def run(self: Any, connection: Any, name: str, /, **parameters: Any) -> Any:
+            given.setdefault(name, set()).add(frozenset(parameters))
+            return real(self, connection, name, **parameters)
+
+        return run
+
+    kind = SQLiteStatements if home.dialect == "sqlite" else PostgresStatements
+    monkeypatch.setattr(kind, "run", noted(kind.run))
+    await a_whole_life(home)
+    assert set(given) == set(texts(home.dialect))
+    assert given == {name: {frozenset(asked(text))} for name, text in texts(home.dialect).items()}
+
+
+async def a_whole_life(home: Home) -> None:
+    """Everything a store can do, once at least."""
+    async with home.open() as store:
+        await store.migrate()
+        await store.join(RelayInfo(owner="relay-a", name="a"))
+        await store.relays()
+        await store.lanes()
+        await put(store, *"abcdef")
+        await store.put([a_message(key="later", not_before=NOON + MINUTE)])
+        home.sql("INSERT INTO outbox (type, key) VALUES ('order.paid', 'a')")
+        relay = await a_relay(store)
+        claims = await relay.claim()
+        ways: list[Verdict] = [Published(), Expired(), Buried("DEAD"), Retry(SECOND, "AGAIN"), Published(), Published()]
+        verdicts = {claimed.seq: way for claim in claims for claimed in claim.messages[:1] for way in [ways.pop()]}
+        settlements = [Settlement(claim, verdicts) for claim in claims]
+        await store.settle(settlements, now=NOON)
+        await store.settle(settlements, now=NOON)
+        await put(store, *"abcdef")
+        await relay.claim(now=NOON + 10 * SECOND)
+        await store.reconcile("relay-a", relay.lanes, held=[])
+        await relay.claim(now=NOON + 2 * MINUTE)
+        await store.renew("relay-a", relay.lanes, lease=LEASE, now=NOON)
+        await store.release("relay-a", relay.lanes)
+        await store.take("relay-b", limit=64, lease=LEASE, lost=lost, now=NOON + timedelta(days=1))
+        await store.counts()
+        await store.find(Query())
+        await store.requeue(Query())
+        await store.discard(Query())
+        await store.leave("relay-a")
+
+
+# ── the two dialects ──
+
+ONLY_SQLITE = {"give_hash", "free_lane", "walk", "due_holds", "behind", "shelve", "claimed"}
+"""SQLite hashes in the claim what strangers wrote, and makes a claim of several small steps in its own process."""
+ONLY_POSTGRES = {"lock_mine", "lock_lanes", "still"}
+"""PostgreSQL locks lanes, and looks again behind the lock; SQLite's whole transaction is the lock."""
+OTHER_PARAMETERS: dict[str, tuple[set[str], set[str]]] = {
+    # One lane, one message or one claim at a time, against all at once.
+    "let_go": ({"lane"}, {"lanes"}),
+    "renew": ({"lane", "epoch", "lease_until"}, {"lanes", "epochs", "lease", "now"}),
+    "release": ({"lane", "epoch"}, {"lanes", "epochs"}),
+    "reconcile": ({"lane", "epoch"}, {"lanes", "epochs"}),
+    "fence": ({"id"}, {"ids"}),
+    "expire": ({"seq"}, {"seqs"}),
+    "bury": ({"seq", "code", "error", "park"}, {"verdicts"}),
+    "retry": ({"seq", "due_at", "code", "error", "spent"}, {"verdicts"}),
+    # The lease's end is computed where the clock is.
+    "take": ({"lease_until"}, {"lease"}),
+    "lift_due": ({"lane", "limit"}, {"lanes", "want"}),
+    # One statement looks and claims on PostgreSQL.
+    "claim": (
+        {"lane", "epoch", "seqs"},
+        {"lanes", "epochs", "limit", "want", "reach", "capped", "ceilings"},
+    ),
+}
+OTHER_GUARDS: dict[str, tuple[set[str], set[str]]] = {
+    # On SQLite these two stand in free_lane and due_holds.
+    "claim": (set(), {"nothing in flight", "the wait is over"}),
+    # On PostgreSQL it stands in still, behind the lock.
+    "matching": ({"nothing in flight, nothing of another status"}, set()),
+}
+
+
+def test_the_dialects_have_the_same_statements_but_for_these() -> None:
+    sqlite, postgres = set(texts("sqlite")), set(texts("postgres"))
+    assert sqlite - postgres == ONLY_SQLITE
+    assert postgres - sqlite == ONLY_POSTGRES
+
+
+def in_both() -> list[str]:
+    return sorted(set(texts("sqlite")) & set(texts("postgres")))
+
+
+@pytest.mark.parametrize("name", in_both())
+def test_a_name_asks_for_the_same_in_both_dialects_but_for_these(name: str) -> None:
+    sqlite, postgres = asked(texts("sqlite")[name]), asked(texts("postgres")[name])
+    assert (sqlite - postgres, postgres - sqlite) == OTHER_PARAMETERS.get(name, (set(), set()))
+
+
+@pytest.mark.parametrize("name", in_both())
+def test_a_name_guards_the_same_in_both_dialects_but_for_these(name: str) -> None:
+    sqlite, postgres = (
+        {guard.strip() for guard in re.findall(r"-- guard: (.+)$", texts(dialect)[name], re.MULTILINE)}
+        for dialect in ("sqlite", "postgres")
+    )
+    assert (sqlite - postgres, postgres - sqlite) == OTHER_GUARDS.get(name, (set(), set()))
+
+
+@pytest.mark.parametrize("name", sorted({*in_both()} - {"claim"}))  # on PostgreSQL one statement looks and claims
+def test_a_name_does_the_same_to_the_same_table_in_both_dialects(name: str) -> None:
+    done = {dialect: deed(texts(dialect)[name]) for dialect in ("sqlite", "postgres")}
+    assert done["sqlite"] == done["postgres"]
+
+
+def deed(text: str) -> tuple[str, str | None]:
+    """The verb, and the table that it writes."""
+    verb, *_ = re.findall(r"^(SELECT|INSERT INTO|UPDATE|DELETE FROM)\b", text, re.MULTILINE)
+    written = re.search(rf"^{verb} (outbox\w*)", text, re.MULTILINE)
+    return verb, written[1] if written else None
+
+
+@pytest.mark.parametrize("name", ["find", "claimed"])
+def test_a_message_has_the_same_columns_in_the_same_order_everywhere(name: str) -> None:
+    columns = (
+        "id, type, key, aggregate, topic, payload, body, content_type, headers, correlation_id, causation_id, "
+        "traceparent, idempotency_key, time, expires_at"
+    )
+    sources = {"find": [texts("sqlite")["find"], texts("postgres")["find"]]}
+    sources["claimed"] = [texts("sqlite")["claimed"], texts("postgres")["claim"]]
+    for text in sources[name]:
+        bare = re.sub(r"--.*", "", text.replace("o.", ""))
+        bare = re.sub(r"CAST\((\w+) AS BLOB\)|CASE WHEN isfinite\((\w+)\).*? END", r"\1\2", bare)
+        assert columns in " ".join(bare.split())
+
+
+# ── render ──
+
+names = st.from_regex(rf"[a-z_][a-z0-9_]{{0,{NAME_MAX - 1}}}", fullmatch=True)
+tables = st.builds(TableNames, prefix=names, schema=st.none() | names)
+parameters = st.from_regex(r"[a-z][a-z_]{0,12}", fullmatch=True).filter(lambda name: not name.startswith("outbox"))
+
+
+@given(tables, st.sampled_from(sorted(PARTS)))
+def test_our_tables_get_the_users_names(names: TableNames, suffix: str) -> None:
+    assert rename(f"SELECT 1 FROM outbox{suffix} x", names) == f"SELECT 1 FROM {names.qualified(PARTS[suffix])} x"
+
+
+@given(tables)
+def test_our_indexes_get_the_prefix_but_never_a_schema(names: TableNames) -> None:
+    renamed = rename("CREATE INDEX outbox_line ON outbox (lane)", names)
+    assert renamed == f'CREATE INDEX "{names.prefix}_line" ON {names.qualified()} (lane)'
+
+
+@given(tables)
+def test_words_that_only_end_like_ours_are_left_alone(names: TableNames) -> None:
+    text = "SELECT my_outbox, inoutbox FROM theirs"
+    assert rename(text, names) == text
+
+
+@given(tables, st.integers(1, 1024))
+def test_the_number_of_lanes_is_put_in_and_no_other_number(names: TableNames, lanes: int) -> None:
+    text = "SELECT 64, 640, 164 /* lanes */, n % 64 /* lanes */ - 1"
+    assert rename(text, names, lanes) == f"SELECT 64, 640, 164 /* lanes */, n % {lanes} - 1"
+
+
+@given(st.sampled_from(STYLES), st.lists(parameters, min_size=1, max_size=6))
+def test_each_style_lists_its_parameters_in_the_order_they_stand(style: Style, given: list[str]) -> None:
+    sql, order = render("SELECT " + ", ".join(f":{name}" for name in given), style, TableNames())
+    unique = list(dict.fromkeys(given))
+    expected = {
+        "qmark": ", ".join("?" for _ in given),
+        "format": ", ".join("%s" for _ in given),
+        "pyformat": ", ".join(f"%({name})s" for name in given),
+        "numeric_dollar": ", ".join(f"${unique.index(name) + 1}" for name in given),
+        "named": ", ".join(f":{name}" for name in given),
+    }
+    orders = {"qmark": given, "format": given, "numeric_dollar": unique, "pyformat": [], "named": []}
+    assert sql == "SELECT " + expected[style]
+    assert list(order) == orders[style]
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_casts_slices_and_times_are_no_parameters(style: Style) -> None:
+    text = "SELECT id::text, '12:30:00', a[1:2] FROM outbox"
+    sql, order = render(text, style, TableNames())
+    assert sql == text.replace("outbox", '"outbox"')
+    assert order == ()
+
+
+@pytest.mark.parametrize(
+    ("style", "sign"), [("qmark", "%"), ("numeric_dollar", "%"), ("named", "%"), ("format", "%%"), ("pyformat", "%%")]
+)
+def test_a_percent_sign_is_doubled_only_where_the_driver_reads_it(style: Style, sign: str) -> None:
+    sql, _ = render("SELECT 7 % 2, '%' FROM outbox WHERE seq = :seq", style, TableNames())
+    assert sql.startswith(f"SELECT 7 {sign} 2, '{sign}' FROM")
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_comments_are_for_the_reader_alone(style: Style) -> None:
+    text = "-- an outbox of :mine, 100 %\nSELECT seq  -- guard: the outbox's :own\nFROM outbox"
+    assert render(text, style, TableNames(prefix="post")) == ('SELECT seq\nFROM "post"', ())
+
+
+@DIALECTS
+@pytest.mark.parametrize("style", STYLES)
+def test_every_statement_renders_in_every_style_with_no_name_of_ours_left(dialect: str, style: Style) -> None:
+    names = TableNames(prefix="zz", schema="yy")
+    for text in texts(dialect).values():
+        sql, _ = render(text, style, names)
+        assert "outbox" not in sql
+        assert "--" not in sql
+        left = re.findall(r"(?<![:\w]):[a-z_]+", sql)
+        assert (left == []) == (style != "named" or not asked(text))
