@@ -1,13 +1,14 @@
-"""Which of the messages a claim looked at may go: pure, shared by the stores that decide in Python."""
+"""Which messages may go, and what becomes of those that were lost: pure, shared by the stores."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from itertools import takewhile
 from typing import NamedTuple
 
-from postroom.store import per_lane
+from postroom.store import Lost, Retry, Verdict, per_lane
 
 
 class Seen(NamedTuple):
@@ -73,3 +74,18 @@ def fair(lines: dict[int, Sequence[Seen]], limit: int) -> dict[int, list[Seen]]:
     for place, lane in places[:limit]:
         chosen.setdefault(lane, []).append(lines[lane][place])
     return dict(sorted(chosen.items()))
+
+
+def after_a_crash(lost_rows: Iterable[tuple[int, str | None, int]], lost: Lost) -> tuple[dict[int, Verdict], set[str]]:
+    """What becomes of messages (seq, key, attempts) that were in flight when their relay lost the lane (R6), and which
+    keys wait for it. Of several of one key, the first one's wait is the key's."""
+    verdicts: dict[int, Verdict] = {}
+    waiting: set[str] = set()
+    for seq, key, attempts in sorted(lost_rows):
+        verdict = lost(attempts + 1)
+        if isinstance(verdict, Retry) and key in waiting:
+            verdict = replace(verdict, after=timedelta(0))
+        verdicts[seq] = verdict
+        if key is not None and (isinstance(verdict, Retry) or verdict.park):
+            waiting.add(key)
+    return verdicts, waiting

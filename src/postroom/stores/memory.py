@@ -41,6 +41,7 @@ from postroom.store import (
     Verdict,
     per_lane,
 )
+from postroom.stores._choose import after_a_crash
 from postroom.stores._put import digest, line_hash
 from postroom.tables import TableNames
 
@@ -194,17 +195,12 @@ class MemoryStore:
         """Count an attempt for what an earlier owner had in flight here, and drop its claim."""
         for claim, _ in [held for held in self._claims.values() if held[0].lane == lane]:
             del self._claims[claim.id]
-            keys_waiting: set[str] = set()
-            for row in (self._rows[claimed.seq] for claimed in claim.messages):
-                if row.settled_at is not None:
-                    continue
-                row.solo = True
-                verdict = lost(row.attempts + 1)
-                if isinstance(verdict, Retry) and row.message.key in keys_waiting:
-                    verdict = replace(verdict, after=timedelta(0))
-                self._record(row, verdict, now)
-                if row.message.key is not None and not (isinstance(verdict, Buried) and not verdict.park):
-                    keys_waiting.add(row.message.key)
+            rows = [self._rows[claimed.seq] for claimed in claim.messages]
+            still_open = [(row.seq, row.message.key, row.attempts) for row in rows if row.settled_at is None]
+            verdicts, _ = after_a_crash(still_open, lost)
+            for seq, verdict in verdicts.items():
+                self._rows[seq].solo = True
+                self._record(self._rows[seq], verdict, now)
 
     async def renew(
         self, owner: str, lanes: Mapping[int, int], *, lease: timedelta, now: datetime | None = None

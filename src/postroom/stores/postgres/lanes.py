@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 
-from postroom.store import Buried, Lane, Lost, RelayInfo, Retry, Verdict
+from postroom.store import Lane, Lost, RelayInfo
+from postroom.stores._choose import after_a_crash
 from postroom.stores.postgres.connections import Connection
 from postroom.stores.postgres.statements import Statements
 from postroom.stores.postgres.verdicts import Verdicts
@@ -57,18 +57,12 @@ class Lanes:
         seqs = [seq for (claim,) in dropped for seq in claim]
         if not seqs:
             return
-        keys: set[str] = set()
-        verdicts: dict[int, Verdict] = {}
-        for seq, key, attempts in await self._rows(connection, "lost", seqs=seqs):
-            verdict = lost(attempts + 1)
-            # Of several of one key, the first one's wait is the key's.
-            if isinstance(verdict, Retry) and key in keys:
-                verdict = replace(verdict, after=timedelta(0))
-            verdicts[seq] = verdict
-            if key is not None and not (isinstance(verdict, Buried) and not verdict.park):
-                keys.add(key)
+        verdicts, keys = after_a_crash(await self._lost(connection, seqs), lost)
         await self._verdicts.record(connection, verdicts, now, solo=True)
         await self._verdicts.look_after(connection, keys)
+
+    async def _lost(self, connection: Connection, seqs: Sequence[int]) -> Sequence[tuple[int, str | None, int]]:
+        return [(seq, key, attempts) for seq, key, attempts in await self._rows(connection, "lost", seqs=seqs)]
 
     async def renew(
         self, connection: Connection, owner: str, lanes: Mapping[int, int], lease: timedelta, now: datetime | None

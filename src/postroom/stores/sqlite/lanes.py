@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 
-from postroom.store import Buried, Lane, Lost, RelayInfo, Retry
+from postroom.store import Lane, Lost, RelayInfo
+from postroom.stores._choose import after_a_crash
 from postroom.stores._time import microseconds, moment
 from postroom.stores.sqlite.statements import Statements
 from postroom.stores.sqlite.verdicts import Verdicts
@@ -62,17 +62,11 @@ class Lanes:
 
     def _let_go(self, connection: sqlite3.Connection, lane: int, lost: Lost, now: datetime) -> None:
         """Count an attempt for what an earlier owner had in flight here, and drop its claim (R6)."""
-        keys: set[str] = set()
         for (seqs,) in self._run(connection, "let_go", lane=lane).fetchall():
-            for seq, key, attempts in self._run(connection, "lost", seqs=seqs).fetchall():
-                verdict = lost(attempts + 1)
-                # Of several of one key, the first one's wait is the key's.
-                if isinstance(verdict, Retry) and key in keys:
-                    verdict = replace(verdict, after=timedelta(0))
+            verdicts, keys = after_a_crash(self._run(connection, "lost", seqs=seqs).fetchall(), lost)
+            for seq, verdict in verdicts.items():
                 self._verdicts.record(connection, seq, verdict, now, solo=True)
-                if key is not None and not (isinstance(verdict, Buried) and not verdict.park):
-                    keys.add(key)
-        self._verdicts.look_after(connection, keys)
+            self._verdicts.look_after(connection, keys)
 
     def renew(
         self, connection: sqlite3.Connection, owner: str, lanes: Mapping[int, int], lease: timedelta, now: datetime
