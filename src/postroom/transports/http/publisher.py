@@ -1,0 +1,241 @@
+"""The sending side: one POST for each message, many at a time, those of a key one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import socket
+import ssl
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import aiohttp
+from yarl import URL
+
+from postroom.clock import utcnow
+from postroom.errors import ConfigError
+from postroom.message import Message
+from postroom.transport import Envelope, Failed, Outcome, Rejected, Sent, TransportCapabilities, Unavailable
+from postroom.transports.http.addresses import is_literal, is_public
+from postroom.transports.http.answers import cut, outcome_of, read_retry_after
+from postroom.transports.http.binding import headers_of
+from postroom.transports.http.guard import NotPublic, PublicResolver
+from postroom.transports.http.signature import read_secret
+from postroom.urls import redact
+
+CONCURRENCY_DEFAULT = 16
+RESPONSE_MAX = 64 * 1024
+"""How many bytes of an answer are read; the connection of a longer one is closed."""
+# Receivers close idle connections, many after 5 seconds; a POST that meets the closing may or may not have arrived.
+_KEEP_ALIVE_SECONDS = 4
+_BODY_SECONDS = 1
+
+
+class HttpPublisher:
+    """Deliver each message as a CloudEvent by POST; a 2xx answer is the receiver's word that it has it.
+
+    ```python
+    HttpPublisher("https://shop.example/hooks", source="https://billing.example", secrets=["whsec_…"])
+    ```
+
+    Give the new secret beside the old one while receivers change over. `public_only` is for URLs that strangers give
+    you: it refuses every address inside your network. Redirects are never followed, proxies of the environment never used.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        source: str = "postroom",
+        secrets: Sequence[str] = (),
+        public_only: bool = False,
+        concurrency: int = CONCURRENCY_DEFAULT,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        if concurrency < 1:
+            raise ConfigError(f"concurrency is {concurrency}; give 1 or more.", concurrency=concurrency)
+        if not source:
+            raise ConfigError("source is empty; CloudEvents needs one, like 'https://shop.example'.")
+        self._url, self._authorization = _read_url(url)
+        if public_only and self._authorization:
+            raise ConfigError(f"{redact(url)} has a user in it; with public_only give the URL without one.")
+        self._source = source
+        self._keys = [read_secret(secret) for secret in ([secrets] if isinstance(secrets, str) else secrets)]
+        self._public_only = public_only
+        self._concurrency = concurrency
+        self._tls = tls
+        self._session: aiohttp.ClientSession | None = None
+        self._is_closed = False
+        self._publishing = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def capabilities(self) -> TransportCapabilities:
+        return TransportCapabilities(name="http", durable=True, ordered=True, batches=False)
+
+    async def open(self) -> None:
+        """Get ready. Nothing is asked of the receiver: it is away when a message finds it so."""
+        self._is_closed = False
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=self._connector(),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                # A small answer may unpack to a huge one, so it stays packed and none is asked for.
+                auto_decompress=False,
+                skip_auto_headers={"Accept-Encoding"},
+                headers={"User-Agent": "postroom"},
+                timeout=aiohttp.ClientTimeout(total=None),
+                trust_env=False,
+                trace_configs=[_noting_connections()],
+            )
+
+    async def publish(self, batch: Sequence[Envelope], *, timeout: timedelta) -> Sequence[Outcome]:
+        session = self._session
+        if session is None or self._is_closed:
+            return [Unavailable("CLOSED", "the publisher is not open")] * len(batch)
+        deadline = asyncio.get_running_loop().time() + timeout.total_seconds()
+        self._publishing += 1
+        self._idle.clear()
+        try:
+            return await self._publish(session, [envelope.message for envelope in batch], deadline)
+        finally:
+            self._publishing -= 1
+            if not self._publishing:
+                self._idle.set()
+
+    async def close(self) -> None:
+        self._is_closed = True
+        await self._idle.wait()
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def _publish(
+        self, session: aiohttp.ClientSession, messages: Sequence[Message], deadline: float
+    ) -> list[Outcome]:
+        outcomes: list[Outcome] = [Unavailable("NOT_STARTED", "the time was up before its turn")] * len(messages)
+
+        async def work(queues: Iterator[list[int]]) -> None:
+            for queue in queues:
+                for position, index in enumerate(queue):
+                    if asyncio.get_running_loop().time() >= deadline:
+                        break
+                    outcomes[index] = await self._send(session, messages[index], deadline)
+                    if not isinstance(outcomes[index], Sent):
+                        for later in queue[position + 1 :]:
+                            outcomes[later] = Unavailable("KEY_STOPPED", "an earlier message of its key was not sent")
+                        break
+
+        queues = _by_key(messages)
+        waiting = iter(queues)
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(min(self._concurrency, len(queues))):
+                workers.create_task(work(waiting))
+        return outcomes
+
+    async def _send(self, session: aiohttp.ClientSession, message: Message, deadline: float) -> Outcome:
+        host = self._url.host or ""
+        if self._public_only and is_literal(host) and not is_public(host):
+            return Rejected("SSRF_BLOCKED", f"{host} is no public address")
+        request = SimpleNamespace(is_connected=False)
+        try:
+            headers = headers_of(message, source=self._source, keys=self._keys) | self._authorization
+            async with asyncio.timeout_at(deadline):
+                response = await session.post(
+                    self._url,
+                    data=message.body or b"",
+                    headers=headers,
+                    allow_redirects=False,
+                    trace_request_ctx=request,
+                )
+        except NotPublic as error:
+            return Rejected("SSRF_BLOCKED", cut(str(error)))
+        except aiohttp.InvalidURL as error:
+            return Rejected("INVALID_URL", cut(str(error)))
+        except (aiohttp.ClientError, OSError) as error:
+            return _broken(error, was_connected=request.is_connected)
+        except ValueError as error:
+            return Rejected("INVALID_MESSAGE", cut(str(error)))
+        said = f"{response.status} {response.reason or ''}"
+        # A stranger's URL must not become a way to read what stands behind it.
+        if (body := await _read(response, deadline)) and not self._public_only:
+            said += f": {body.decode(errors='replace')}"
+        return outcome_of(response.status, said, read_retry_after(response.headers.get("Retry-After"), utcnow()))
+
+    def _connector(self) -> aiohttp.TCPConnector:
+        tls = True if self._tls is None else self._tls
+        if not self._public_only:
+            return aiohttp.TCPConnector(limit=self._concurrency, keepalive_timeout=_KEEP_ALIVE_SECONDS, ssl=tls)
+        return aiohttp.TCPConnector(
+            limit=self._concurrency,
+            keepalive_timeout=_KEEP_ALIVE_SECONDS,
+            ssl=tls,
+            resolver=PublicResolver(),
+            use_dns_cache=False,
+        )
+
+
+def _read_url(url: str) -> tuple[URL, dict[str, str]]:
+    """The URL without a user in it, and the header that says who that was."""
+    try:
+        read = URL(url)
+    except ValueError as error:
+        raise ConfigError(f"{redact(url)} is no URL that can be read: check its host and port.") from error
+    if read.scheme not in {"http", "https"} or not read.host:
+        raise ConfigError(f"{redact(url)} names no HTTP receiver; give one like https://shop.example/hooks.")
+    if read.user is None and read.password is None:
+        return read, {}
+    user = base64.b64encode(f"{read.user or ''}:{read.password or ''}".encode()).decode()
+    return read.with_user(None), {"authorization": f"Basic {user}"}
+
+
+def _by_key(messages: Sequence[Message]) -> list[list[int]]:
+    """The places of the messages, those of one key together and in order; each without a key by itself."""
+    queues: dict[str | int, list[int]] = {}
+    for index, message in enumerate(messages):
+        queues.setdefault(index if message.key is None else message.key, []).append(index)
+    return list(queues.values())
+
+
+def _noting_connections() -> aiohttp.TraceConfig:
+    """Notes when a request has its connection: before that nothing was sent, after it something may have been."""
+
+    async def note(session: aiohttp.ClientSession, context: SimpleNamespace, event: Any) -> None:  # noqa: ARG001
+        context.trace_request_ctx.is_connected = True
+
+    noting = aiohttp.TraceConfig()
+    noting.on_connection_create_end.append(note)
+    noting.on_connection_reuseconn.append(note)
+    return noting
+
+
+def _broken(error: Exception, *, was_connected: bool) -> Outcome:
+    is_late = isinstance(error, TimeoutError)
+    said = cut(str(error)) or ("no answer in time" if is_late else type(error).__name__)
+    if was_connected:
+        return Failed("TIMEOUT" if is_late else "CONNECTION_BROKEN", said, unknown=True)
+    if is_late:
+        return Unavailable("CONNECT_TIMEOUT", said)
+    if isinstance(error, aiohttp.ClientSSLError):
+        return Unavailable("TLS_FAILED", said)
+    is_unresolved = isinstance(error, aiohttp.ClientConnectorError) and isinstance(error.os_error, socket.gaierror)
+    return Unavailable("DNS_FAILED" if is_unresolved else "CONNECT_FAILED", said)
+
+
+async def _read(response: aiohttp.ClientResponse, deadline: float) -> bytes:
+    """The beginning of the answer's body, as far as it comes soon: the status has decided, this is only for people."""
+    body = bytearray()
+    soon = min(deadline, asyncio.get_running_loop().time() + _BODY_SECONDS)
+    try:
+        async with asyncio.timeout_at(soon):
+            while len(body) <= RESPONSE_MAX and (part := await response.content.read(RESPONSE_MAX + 1 - len(body))):
+                body += part
+    except (aiohttp.ClientError, OSError):
+        pass
+    finally:
+        # With all of it read the connection has gone back for the next message, and this does nothing.
+        response.close()
+    return bytes(body[:RESPONSE_MAX])
