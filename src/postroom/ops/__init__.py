@@ -1,0 +1,1 @@
+"""Care: what a person asks of a running outbox, whatever face asks for them."""

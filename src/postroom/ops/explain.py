@@ -1,0 +1,299 @@
+"""Why a message is where it is, in plain sentences, and what to do about it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import assert_never
+from uuid import UUID
+
+from postroom.clock import utcnow
+from postroom.durations import format_duration
+from postroom.store import OPEN, Lane, Query, Record, RelayInfo, Status, Store
+
+IN_THE_WAY: tuple[Status, ...] = ("dead", *OPEN)
+"""Only these can hold their key back. A key may have been published a million times: those are not read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What there is to say about a message. No record: there is no such message, and the sentence says so."""
+
+    sentences: Sequence[str]
+    record: Record | None
+
+
+async def explain(store: Store, message_id: UUID, *, now: datetime | None = None) -> Explanation:
+    """Say why this message is where it is, and what to do.
+
+    What stands in the way is read after the message itself: of an outbox that moves meanwhile, it tells the moment."""
+    found = await store.find(Query(ids=[message_id]))
+    if not found:
+        return Explanation([_unknown(message_id)], None)
+    (record,) = found
+    of_key = await _of_key(store, record)
+    told = sentences(record, of_key, await store.lanes(), await store.relays(), now or utcnow())
+    return Explanation(told, record)
+
+
+async def _of_key(store: Store, record: Record) -> Sequence[Record]:
+    key = record.message.key
+    if key is None or record.status not in IN_THE_WAY:
+        return [record]
+    # By seq: one that moves on between two of these questions is answered twice.
+    found = {each.seq: each for status in IN_THE_WAY for each in await store.find(Query(key=key, status=status))}
+    return [found[seq] for seq in sorted(found)]
+
+
+def _unknown(message_id: UUID) -> str:
+    return (
+        f"There is no message {message_id} in this outbox: its transaction never committed, or it is in another store; "
+        "`postroom list` shows what is here."
+    )
+
+
+def sentences(
+    record: Record, of_key: Sequence[Record], lanes: Sequence[Lane], relays: Sequence[RelayInfo], now: datetime
+) -> Sequence[str]:
+    """Why this message is where it is at this moment: first its state, then what it waits for, then what to do.
+
+    *of_key* are the messages of its key that are open or dead, in the order written; it may be among them."""
+    others = [other for other in of_key if other.seq != record.seq]
+    return list(
+        _Case(record, others, {lane.lane: lane for lane in lanes}, {each.owner: each for each in relays}, now)()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One message, and all that bears on it."""
+
+    record: Record
+    others: Sequence[Record]
+    lanes: dict[int, Lane]
+    relays: dict[str, RelayInfo]
+    now: datetime
+
+    def __call__(self) -> Iterator[str]:
+        match self.record.status:
+            case "published":
+                yield f"It was published {self._at(self.record.settled_at)}, at {_ordinal(self.record.attempts)} try."
+            case "dead":
+                yield from self._dead()
+            case "expired":
+                yield from self._expired()
+            case "discarded":
+                yield f"A person discarded it {self._at(self.record.settled_at)}: it will not be sent."
+                yield from self._tried_before()
+            case "sending":
+                yield f"It is {self._flight(self.record)}"
+            case "pending" | "failed":
+                yield from self._waiting()
+            case unknown:
+                assert_never(unknown)
+
+    # ── settled ──
+
+    def _dead(self) -> Iterator[str]:
+        record = self.record
+        yield f"It died {self._at(record.settled_at)}, after {_count(record.attempts, 'try')}: {_error(record)}."
+        yield "It may have been delivered, if an answer was lost."
+        if record.parked:
+            behind = [other for other in self.others if other.status in OPEN]
+            wait = "waits" if len(behind) == 1 else "wait"
+            yield f"Its key {record.message.key!r} is parked: {_count(len(behind), 'message')} {wait} behind it."
+        elif record.message.key is not None:
+            yield "Its key is not parked by it: later messages pass it by."
+        yield f"Run {_requeue(record)} to send it again, or {_discard(record)} to give it up."
+
+    def _expired(self) -> Iterator[str]:
+        expires_at = self.record.message.expires_at
+        yield f"It expired {self._at(expires_at or self.record.settled_at)}, before it could be sent."
+        yield from self._tried_before()
+        yield "It will not be sent: if it still matters, put a new message."
+
+    def _tried_before(self) -> Iterator[str]:
+        if self.record.attempts:
+            tries = _count(self.record.attempts, "try")
+            yield f"It may have been delivered before that: it had {tries}, the last with {_error(self.record)}."
+
+    # ── open ──
+
+    def _waiting(self) -> Iterator[str]:
+        yield self._state()
+        own = list(self._own_time())
+        yield from own
+        if heads := [other for other in self.others if other.status == "dead" and other.parked]:
+            yield from self._behind_the_dead(heads)
+        elif flying := next((other for other in self.others if other.status == "sending"), None):
+            yield f"It waits for {flying.message.id} of its key, {self._flight(flying)}"
+        else:
+            if ahead := self._ahead():
+                yield self._behind(ahead)
+            elif not own:
+                yield self._next_in_line()
+            yield self._lane()
+
+    def _state(self) -> str:
+        record = self.record
+        if record.status == "failed":
+            return f"It failed {self._at(record.updated_at)}, at {_ordinal(record.attempts)} try: {_error(record)}."
+        if record.last_error_code is not None:
+            return f"It could not be sent {self._at(record.updated_at)}, which spent no attempt: {_error(record)}."
+        return f"It is pending since {self._when(record.created_at)}."
+
+    def _own_time(self) -> Iterator[str]:
+        """What its own times say."""
+        record, expires_at = self.record, self.record.message.expires_at
+        if self._in_backoff(record):
+            at_once = f"; {_requeue(record)} makes it due at once" if record.status == "failed" else ""
+            with_it = "" if record.message.key is None else ", and its key waits with it"
+            yield f"Its next try is due {self._at(record.due_at)}{with_it}{at_once}."
+        elif not self._due(record):
+            alone = "" if record.message.key is None else "; its key does not wait for it"
+            yield f"It is not due until {self._when(record.due_at)}{alone}."
+        if expires_at is not None and expires_at <= self.now:
+            yield f"Its time ran out {self._at(expires_at)}: the relay will settle it as expired, and not send it."
+
+    def _behind_the_dead(self, heads: Sequence[Record]) -> Iterator[str]:
+        head, key = heads[0], str(self.record.message.key)
+        yield f"Its key {key!r} is parked: it waits behind {head.message.id}, which is dead: {_error(head)}."
+        yield f"Run {_requeue(head)} to send that one again (it may have been delivered), or {_discard(head)} to give it up."
+        if more := len(heads) - 1:
+            park = "more dead message parks" if more == 1 else "more dead messages park"
+            yield f"{more:,} {park} the key too: `postroom list --status dead --key {shlex.quote(key)}` shows them."
+
+    def _ahead(self) -> Sequence[Record]:
+        """Those of its key that go first: any in backoff, and the earlier ones that are due."""
+        return [
+            other
+            for other in self.others
+            if other.status in OPEN and (self._in_backoff(other) or (other.seq < self.record.seq and self._due(other)))
+        ]
+
+    def _behind(self, ahead: Sequence[Record]) -> str:
+        if head := next(filter(self._in_backoff, ahead), None):
+            due = f"is due {self._at(head.due_at)}"
+            return f"It waits behind {head.message.id} of its key, which failed with {_error(head)} and {due}."
+        go = "message of its key goes" if len(ahead) == 1 else "messages of its key go"
+        return f"It waits its turn: {len(ahead):,} earlier {go} first."
+
+    def _next_in_line(self) -> str:
+        if self.record.message.key is None:
+            return "Nothing holds it back: it has no key, so it waits for no other message."
+        return "Nothing holds it back: it is next in line of its key."
+
+    def _due(self, record: Record) -> bool:
+        return record.due_at is None or record.due_at <= self.now
+
+    def _in_backoff(self, record: Record) -> bool:
+        """It was tried, and its next try is not due. One that was never tried waits alone."""
+        return record.status in ("pending", "failed") and record.last_error_code is not None and not self._due(record)
+
+    # ── who sends it ──
+
+    def _flight(self, record: Record) -> str:
+        """How a message in flight goes on, as the rest of a sentence."""
+        lane = self._lane_of(record)
+        since = f"in flight at {self._relay(record.owner)} since {self._when(record.locked_at)}"
+        if lane is None or self._alive(lane):
+            return f"{since}."
+        ended = "was given up" if lane.lease_until is None else f"ran out {self._at(lane.lease_until)}"
+        return f"{since}, whose lease {ended}: {self._taker()}; it may have been delivered, and goes again."
+
+    def _lane(self) -> str:
+        """Who may send it."""
+        lane = self._lane_of(self.record)
+        if lane is None:
+            return f"It has no lane yet, and gets one from the relay: {self._taker()}."
+        if lane.owner is None or lane.lease_until is None:
+            return f"Nobody owns its lane, {lane.lane}: {self._taker()}."
+        if self._alive(lane):
+            return f"Its lane, {lane.lane}, is owned by {self._relay(lane.owner)} until {self._when(lane.lease_until)}."
+        ran_out = f"whose lease ran out {self._at(lane.lease_until)}"
+        return f"Its lane, {lane.lane}, was owned by {self._relay(lane.owner)}, {ran_out}: {self._taker()}."
+
+    def _lane_of(self, record: Record) -> Lane | None:
+        return None if record.lane is None else self.lanes.get(record.lane)
+
+    def _taker(self) -> str:
+        """Who takes a lane that is nobody's."""
+        if any(map(self._alive, self.lanes.values())):
+            return "a running relay will take it over"
+        return "no relay is running, so start one with `postroom relay`"
+
+    def _alive(self, lane: Lane) -> bool:
+        return lane.lease_until is not None and lane.lease_until >= self.now
+
+    def _relay(self, owner: str | None) -> str:
+        if owner is None:
+            return "a relay"
+        known = self.relays.get(owner)
+        if known is None:
+            return f"relay {owner}"
+        name = known.name if known.name == owner else f"{known.name} ({owner})"
+        return f"relay {name} on {known.host}" if known.host else f"relay {name}"
+
+    # ── times ──
+
+    def _at(self, moment: datetime | None) -> str:
+        return "at an unknown time" if moment is None else f"at {self._when(moment)}"
+
+    def _when(self, moment: datetime | None) -> str:
+        """The moment, and how far it is from now."""
+        if moment is None:
+            return "an unknown time"
+        away = _roughly(abs(moment - self.now))
+        distance = f"in {away}" if moment > self.now else f"{away} ago"
+        return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z ({'now' if away == '0s' else distance})"
+
+
+def _roughly(duration: timedelta) -> str:
+    """The duration in two units at most.
+
+    >>> [_roughly(timedelta(seconds=seconds)) for seconds in (0.4, 59.6, 754, 7_261, 360_000)]
+    ['0s', '1m', '12m34s', '2h1m', '4d4h']
+    """
+    units = [timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)]
+    unit = units[(duration >= timedelta(hours=1)) + (duration >= timedelta(days=1))]
+    return format_duration(round(duration / unit) * unit)
+
+
+def _requeue(record: Record) -> str:
+    return f"`postroom requeue {record.message.id}`"
+
+
+def _discard(record: Record) -> str:
+    return f"`postroom discard {record.message.id}`"
+
+
+def _error(record: Record) -> str:
+    """What went wrong, to stand before a full stop.
+
+    A stranger's row may have neither code nor text."""
+    told = ": ".join(filter(None, (record.last_error_code, record.last_error)))
+    return told.rstrip(". ") or "no error was kept"
+
+
+def _count(number: int, of: str) -> str:
+    """So many of them.
+
+    >>> _count(1, "try"), _count(2, "try"), _count(1200, "message")
+    ('1 try', '2 tries', '1,200 messages')
+    """
+    many = f"{of[:-1]}ies" if of.endswith("y") else f"{of}s"
+    return f"{number:,} {of if number == 1 else many}"
+
+
+def _ordinal(number: int) -> str:
+    """Which one it was.
+
+    >>> [_ordinal(number) for number in (1, 2, 3, 11, 22)]
+    ['the first', 'the 2nd', 'the 3rd', 'the 11th', 'the 22nd']
+    """
+    if number == 1:
+        return "the first"
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"the {number:,}{ending}"

@@ -1,0 +1,387 @@
+"""Each place a message can be in, and the sentences that explain it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from postroom.message import Message
+from postroom.ops.explain import explain, sentences
+from postroom.store import Buried, Expired, Lane, Query, Record, RelayInfo, Retry, Store
+from postroom.stores.memory import MemoryStore
+from postroom.stores.sqlite import SQLiteStore
+from postroom.testing.contracts._case import LEASE, MINUTE, NOON, SECOND, Relay, a_message, a_relay
+
+pytestmark = pytest.mark.anyio
+
+PARK = Buried("HTTP_422", "no such order.")
+SKIP = Buried("HTTP_422", "no such order.", park=False)
+TIMEOUT = Retry(30 * SECOND, "TIMEOUT", "no answer within 2.5s")
+AWAY = Retry(30 * SECOND, "UNAVAILABLE", "connection refused", spent=False)
+
+AT_NOON = "2030-01-01 12:00:00Z (now)"
+IN_30S = "2030-01-01 12:00:30Z (in 30s)"
+OWNED = "is owned by relay relay-a until 2030-01-01 12:01:00Z (in 1m)."
+MAYBE = "It may have been delivered, if an answer was lost."
+TURN = "Nothing holds it back: it is next in line of its key."
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    opened: Store = MemoryStore() if request.param == "memory" else SQLiteStore(tmp_path / "post.db")
+    async with opened:
+        await opened.migrate()
+        yield opened
+
+
+async def put(store: Store, *keys: str | None, **fields: Any) -> list[UUID]:
+    messages = [a_message(key=key, **fields) for key in keys]
+    for message in messages:
+        await store.put([message])
+    return [message.id for message in messages]
+
+
+async def told(store: Store, id: UUID, *, now: datetime = NOON) -> list[str]:
+    """The sentences, with the moment of writing and the number of the lane, which no test can know, left out."""
+    explained = await explain(store, id, now=now)
+    assert explained.record is not None
+    lane, written = f"lane, {explained.record.lane}", f"{explained.record.created_at:%Y-%m-%d %H:%M:%S}Z"
+    return [
+        "It is pending." if sentence.startswith(f"It is pending since {written}") else sentence.replace(lane, "lane, N")
+        for sentence in explained.sentences
+    ]
+
+
+# ── settled ──
+
+
+async def test_a_published_message_says_when_and_at_which_try(store: Store) -> None:
+    first, second = await put(store, "a", "b")
+    relay = await a_relay(store)
+    (one, two) = await relay.claim()
+    failing = one if one.messages[0].message.id == second else two
+    await relay.settle([two if failing is one else one])
+    await relay.settle([failing], TIMEOUT)
+    await relay.settle(await relay.claim(now=NOON + 30 * SECOND), now=NOON + 30 * SECOND)
+    assert await told(store, first) == [f"It was published at {AT_NOON}, at the first try."]
+    assert await told(store, second, now=NOON + MINUTE) == [
+        "It was published at 2030-01-01 12:00:30Z (30s ago), at the 2nd try."
+    ]
+
+
+async def test_a_dead_message_says_why_and_who_waits_and_the_commands_to_type(store: Store) -> None:
+    dead, _, _ = await put(store, "a", "a", "a")
+    await _bury_first(store)
+    assert await told(store, dead) == [
+        f"It died at {AT_NOON}, after 1 try: HTTP_422: no such order.",
+        MAYBE,
+        "Its key 'a' is parked: 2 messages wait behind it.",
+        f"Run `postroom requeue {dead}` to send it again, or `postroom discard {dead}` to give it up.",
+    ]
+
+
+async def test_a_dead_message_with_nothing_behind_it_says_so(store: Store) -> None:
+    (dead,) = await put(store, "a")
+    await _bury_first(store)
+    assert "Its key 'a' is parked: 0 messages wait behind it." in await told(store, dead)
+    await put(store, "a")
+    assert "Its key 'a' is parked: 1 message waits behind it." in await told(store, dead)
+
+
+async def test_a_dead_message_that_parks_nothing_says_so(store: Store) -> None:
+    keyed, keyless = await put(store, "a", None)
+    relay = await a_relay(store)
+    await relay.settle(await relay.claim(), SKIP)
+    assert (await told(store, keyed))[1:3] == [MAYBE, "Its key is not parked by it: later messages pass it by."]
+    assert [sentence for sentence in await told(store, keyless) if "key" in sentence] == []
+
+
+async def test_an_expired_message_says_when_its_time_ran_out(store: Store) -> None:
+    (late,) = await put(store, "a", expires_at=NOON - MINUTE)
+    relay = await a_relay(store)
+    await relay.settle(await relay.claim(), Expired())
+    assert await told(store, late) == [
+        "It expired at 2030-01-01 11:59:00Z (1m ago), before it could be sent.",
+        "It will not be sent: if it still matters, put a new message.",
+    ]
+
+
+async def test_a_discarded_message_says_who_did_it_and_whether_it_was_tried(store: Store) -> None:
+    tried, untried = await put(store, "a", "b")
+    relay = await a_relay(store)
+    claims = await relay.claim()
+    seq = next(each.seq for claim in claims for each in claim.messages if each.message.id == tried)
+    await relay.settle_each(claims, {seq: TIMEOUT})
+    await store.discard(Query(ids=[tried, untried]), now=NOON)
+    gone = f"A person discarded it at {AT_NOON}: it will not be sent."
+    assert await told(store, untried) == [gone]
+    assert await told(store, tried) == [
+        gone,
+        "It may have been delivered before that: it had 1 try, the last with TIMEOUT: no answer within 2.5s.",
+    ]
+
+
+async def test_an_unknown_id_is_said_in_one_sentence(store: Store) -> None:
+    id = UUID("018f2c5e-7c1a-7b3e-9d53-2f1f0a6f4c11")
+    explained = await explain(store, id)
+    assert explained.record is None
+    assert explained.sentences == [
+        (
+            f"There is no message {id} in this outbox: its transaction never committed, or it is in another store; "
+            "`postroom list` shows what is here."
+        )
+    ]
+
+
+# ── waiting ──
+
+
+async def test_the_next_in_line_names_the_relay_that_will_send_it(store: Store) -> None:
+    keyed, keyless = await put(store, "a", None)
+    await a_relay(store)
+    assert await told(store, keyed) == ["It is pending.", TURN, f"Its lane, N, {OWNED}"]
+    assert (await told(store, keyless))[1] == (
+        "Nothing holds it back: it has no key, so it waits for no other message."
+    )
+
+
+async def test_a_relay_on_record_is_called_by_its_name(store: Store) -> None:
+    (id,) = await put(store, "a")
+    await a_relay(store, "shop#1")
+    await store.join(RelayInfo(owner="shop#1", name="shop", host="host-1"), now=NOON)
+    assert "owned by relay shop (shop#1) on host-1 until" in (await told(store, id))[-1]
+
+
+async def test_a_lane_that_nobody_owns_asks_for_a_relay(store: Store) -> None:
+    (id,) = await put(store, "a")
+    assert await told(store, id) == [
+        "It is pending.",
+        TURN,
+        "Nobody owns its lane, N: no relay is running, so start one with `postroom relay`.",
+    ]
+
+
+async def test_a_lane_whose_lease_ran_out_asks_for_a_relay(store: Store) -> None:
+    (id,) = await put(store, "a")
+    await a_relay(store)
+    assert (await told(store, id, now=NOON + 2 * LEASE))[-1] == (
+        "Its lane, N, was owned by relay relay-a, whose lease ran out at 2030-01-01 12:01:00Z (1m ago): "
+        "no relay is running, so start one with `postroom relay`."
+    )
+
+
+async def test_a_free_lane_is_left_to_a_relay_that_runs(store: Store) -> None:
+    (id,) = await put(store, "a")
+    relay = await a_relay(store)
+    (record,) = await store.find(Query(ids=[id]))
+    assert record.lane is not None
+    await store.release("relay-a", {record.lane: relay.lanes[record.lane]})
+    assert (await told(store, id))[-1] == "Nobody owns its lane, N: a running relay will take it over."
+
+
+async def test_one_behind_a_parked_key_names_the_dead_head_and_the_commands_to_type(store: Store) -> None:
+    dead, behind = await put(store, "a", "a")
+    await _bury_first(store)
+    assert await told(store, behind) == [
+        "It is pending.",
+        f"Its key 'a' is parked: it waits behind {dead}, which is dead: HTTP_422: no such order.",
+        (
+            f"Run `postroom requeue {dead}` to send that one again (it may have been delivered), "
+            f"or `postroom discard {dead}` to give it up."
+        ),
+    ]
+    await store.requeue(Query(ids=[dead]), now=NOON)
+    assert "It waits its turn: 1 earlier message of its key goes first." in await told(store, behind)
+
+
+async def test_a_key_with_several_dead_heads_says_how_to_see_them(store: Store) -> None:
+    *_, behind = await put(store, "it's", "it's", "it's")
+    relay = await a_relay(store)
+    await relay.settle(await relay.claim(limit=2), PARK)
+    assert (await told(store, behind))[-1] == (
+        """1 more dead message parks the key too: `postroom list --status dead --key 'it'"'"'s'` shows them."""
+    )
+
+
+async def test_one_behind_a_dead_message_that_parks_nothing_is_next_in_line(store: Store) -> None:
+    (_,) = await put(store, "a")
+    relay = await a_relay(store)
+    await relay.settle(await relay.claim(), SKIP)
+    (later,) = await put(store, "a")
+    assert TURN in await told(store, later)
+
+
+async def test_one_behind_a_head_in_backoff_names_it_and_when_it_is_due(store: Store) -> None:
+    head, behind = await put(store, "a", "a")
+    await _settle_first(store, TIMEOUT)
+    assert await told(store, behind) == [
+        "It is pending.",
+        f"It waits behind {head} of its key, which failed with TIMEOUT: no answer within 2.5s and is due at {IN_30S}.",
+        f"Its lane, N, {OWNED}",
+    ]
+
+
+async def test_one_behind_a_message_in_flight_names_it_and_its_relay(store: Store) -> None:
+    flying, behind = await put(store, "a", "a")
+    relay = await a_relay(store)
+    await relay.claim(limit=1)
+    waits = f"It waits for {flying} of its key, in flight at relay relay-a since"
+    assert await told(store, behind) == ["It is pending.", f"{waits} {AT_NOON}."]
+
+
+async def test_one_behind_earlier_ones_of_its_key_waits_its_turn(store: Store) -> None:
+    *_, last = await put(store, "a", "a", "a")
+    assert (await told(store, last))[1] == "It waits its turn: 2 earlier messages of its key go first."
+
+
+async def test_one_that_is_not_due_holds_nobody(store: Store) -> None:
+    (later,) = await put(store, "a", not_before=NOON + 30 * SECOND)
+    (other,) = await put(store, "a")
+    assert (await told(store, later))[1] == f"It is not due until {IN_30S}; its key does not wait for it."
+    assert TURN in await told(store, other)
+
+
+async def test_one_that_is_not_due_and_parked_says_both(store: Store) -> None:
+    (dead,) = await put(store, "a")
+    await _bury_first(store)
+    (later,) = await put(store, "a", not_before=NOON + 30 * SECOND)
+    _, time, park, _ = await told(store, later)
+    assert time.startswith("It is not due until")
+    assert str(dead) in park
+
+
+async def test_one_whose_time_ran_out_before_a_relay_saw_it_says_what_will_become_of_it(store: Store) -> None:
+    (late,) = await put(store, "a", expires_at=NOON - MINUTE)
+    assert (await told(store, late))[1] == (
+        "Its time ran out at 2030-01-01 11:59:00Z (1m ago): the relay will settle it as expired, and not send it."
+    )
+
+
+# ── failed, and in flight ──
+
+
+async def test_a_failed_message_says_its_error_and_when_it_is_tried_again(store: Store) -> None:
+    (id,) = await put(store, "a")
+    await _settle_first(store, TIMEOUT)
+    failed = "at the first try: TIMEOUT: no answer within 2.5s."
+    assert await told(store, id) == [
+        f"It failed at {AT_NOON}, {failed}",
+        f"Its next try is due at {IN_30S}, and its key waits with it; `postroom requeue {id}` makes it due at once.",
+        f"Its lane, N, {OWNED}",
+    ]
+    assert (await told(store, id, now=NOON + 30 * SECOND))[:2] == [
+        f"It failed at 2030-01-01 12:00:00Z (30s ago), {failed}",
+        TURN,
+    ]
+
+
+async def test_a_keyless_message_in_backoff_speaks_of_no_key(store: Store) -> None:
+    (id,) = await put(store, None)
+    await _settle_first(store, TIMEOUT)
+    assert (await told(store, id))[1] == (
+        f"Its next try is due at {IN_30S}; `postroom requeue {id}` makes it due at once."
+    )
+
+
+async def test_a_message_that_met_a_broker_that_was_away_has_spent_no_attempt(store: Store) -> None:
+    id, behind = await put(store, "a", "a")
+    await _settle_first(store, AWAY)
+    assert (await told(store, id))[:2] == [
+        f"It could not be sent at {AT_NOON}, which spent no attempt: UNAVAILABLE: connection refused.",
+        f"Its next try is due at {IN_30S}, and its key waits with it.",
+    ]
+    assert f"It waits behind {id} of its key" in (await told(store, behind))[1]
+
+
+async def test_a_message_in_flight_names_its_relay_and_since_when(store: Store) -> None:
+    (id,) = await put(store, "a")
+    relay = await a_relay(store)
+    await relay.claim()
+    assert await told(store, id, now=NOON + SECOND) == [
+        "It is in flight at relay relay-a since 2030-01-01 12:00:00Z (1s ago)."
+    ]
+
+
+async def test_a_message_in_flight_at_a_relay_whose_lease_ran_out_will_be_taken_over(store: Store) -> None:
+    (id,) = await put(store, "a")
+    relay = await a_relay(store)
+    await relay.claim()
+    lost = "It is in flight at relay relay-a since 2030-01-01 12:00:00Z (2m ago), whose lease ran out at "
+    again = "2030-01-01 12:01:00Z (1m ago): {}; it may have been delivered, and goes again."
+    later = NOON + 2 * MINUTE
+    assert await told(store, id, now=later) == [
+        lost + again.format("no relay is running, so start one with `postroom relay`")
+    ]
+    await _one_other_lane(store, later, but=id)
+    assert await told(store, id, now=later) == [lost + again.format("a running relay will take it over")]
+
+
+async def test_the_wall_clock_is_used_when_no_time_is_given(store: Store) -> None:
+    (id,) = await put(store, "a")
+    explained = await explain(store, id)
+    assert explained.sentences[0].startswith("It is pending since ")
+    assert explained.sentences[0].endswith(("(now).", "s ago)."))
+
+
+# ── what a stranger wrote ──
+
+
+def test_a_row_without_a_lane_gets_one_from_the_relay() -> None:
+    assert sentences(_record(lane=None), [], [Lane(0, 0, None, None)], [], NOON)[-1] == (
+        "It has no lane yet, and gets one from the relay: no relay is running, so start one with `postroom relay`."
+    )
+
+
+def test_a_dead_row_without_an_error_has_sentences_all_the_same() -> None:
+    dead = _record(status="dead", attempts=6, settled_at=None, parked=False)
+    assert sentences(dead, [dead], [], [], NOON)[0] == "It died at an unknown time, after 6 tries: no error was kept."
+
+
+def test_the_error_ends_in_one_full_stop() -> None:
+    dead = _record(status="dead", attempts=2, settled_at=NOON, last_error_code="X", last_error="gone...")
+    assert sentences(dead, [dead], [], [], NOON)[0].endswith("after 2 tries: X: gone.")
+
+
+# ── helpers ──
+
+
+def _record(**fields: Any) -> Record:
+    known: dict[str, Any] = {
+        "seq": 1,
+        "status": "pending",
+        "attempts": 0,
+        "lane": 0,
+        "created_at": NOON,
+        "updated_at": NOON,
+    }
+    return Record(**(known | {"message": Message("order.paid", key="a")} | fields))
+
+
+async def _settle_first(store: Store, verdict: Buried | Retry) -> Relay:
+    """A relay that has settled the oldest message like this, and sent nothing else."""
+    relay = await a_relay(store)
+    claims = await relay.claim(limit=1)
+    await relay.settle(claims, verdict)
+    return relay
+
+
+async def _bury_first(store: Store) -> Relay:
+    return await _settle_first(store, PARK)
+
+
+async def _one_other_lane(store: Store, now: datetime, *, but: UUID) -> None:
+    """A relay that runs, and has yet to take the lane of this message."""
+    (record,) = await store.find(Query(ids=[but]))
+    other = next(lane for lane in await store.lanes() if lane.lane != record.lane)
+    renewed = await store.renew("relay-a", {other.lane: other.epoch}, lease=timedelta(minutes=1), now=now)
+    assert renewed == {other.lane}
