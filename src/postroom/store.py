@@ -208,6 +208,8 @@ class Counts:
     by_status: Mapping[Status, int]
     lag: timedelta
     """Age of the oldest open message that is due; zero when there is none."""
+    parked: int = 0
+    """How many of the open ones wait behind a dead message, until a person acts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,6 +300,11 @@ class Flow(Protocol):
 
         Each claim is fenced by its own row, in the same transaction: without it, nothing of that claim is written.
         A row that a person settled meanwhile keeps that outcome."""
+
+    async def peek(self, lanes: Collection[int], *, now: datetime | None = None) -> bool:
+        """Is there anything in these lanes that a claim should look at? One cheap query, for a relay with nothing to do.
+
+        True may turn out to be nothing (a message that has to wait); False is never wrong at that moment."""
 
     async def reconcile(self, owner: str, lanes: Mapping[int, int], *, held: Collection[int]) -> int:
         """Drop this owner's claims in these lanes whose id is not among *held*, untouched; answer how many (R22).

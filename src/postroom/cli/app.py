@@ -6,9 +6,13 @@ import click
 
 from postroom import __version__
 from postroom.cli.demo import demo
+from postroom.cli.discard import discard
+from postroom.cli.explain import explain
 from postroom.cli.init import init
 from postroom.cli.list import list_messages
 from postroom.cli.put import put
+from postroom.cli.relay import relay
+from postroom.cli.requeue import requeue
 from postroom.cli.status import status
 
 
@@ -39,11 +43,11 @@ def app(context: click.Context) -> None:
       $ postroom list
 
     The store is named by --store URL, by POSTROOM_STORE, or by store = "…" in postroom.toml. Exit codes: 0 done,
-    1 failed, 2 wrong use.
+    1 failed, 2 wrong use, 3 drained but something is dead.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
 
-for command in (demo, init, put, status, list_messages):
+for command in (demo, init, put, relay, status, list_messages, explain, requeue, discard):
     app.add_command(command)

@@ -18,6 +18,12 @@ from postroom.errors import ConfigError
 
 Command = Callable[..., None]
 
+SETTINGS = (
+    "store", "table_prefix", "schema",
+    "to", "lease", "batch", "concurrency", "poll", "send_timeout", "max_attempts", "backoff",
+)  # fmt: skip
+"""Options that are settings: they go into the Session, before the environment and the file."""
+
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d+)?(?P<zone>[Zz]|[+-]\d\d:\d\d)?", re.ASCII)
 
 
@@ -39,7 +45,7 @@ def store_options(command: Command) -> Command:
     @functools.wraps(command)
     def loaded(context: click.Context, /, config: Path | None, **options: Any) -> None:
         session: Session = context.obj
-        settings = {name: options.pop(name) for name in ("store", "table_prefix", "schema")}
+        settings = {name: options.pop(name) for name in SETTINGS if name in options}
         session.load(config, **settings, lanes=options.get("lanes"))
         command(session, **options)
 

@@ -304,6 +304,9 @@ class MemoryStore:
     def _close(self, row: Row, outcome: Status, now: datetime) -> None:
         row.outcome, row.settled_at, row.solo = outcome, now, False
 
+    async def peek(self, lanes: Collection[int], *, now: datetime | None = None) -> bool:
+        return any(self._line(lane, now or utcnow()) for lane in lanes)
+
     async def reconcile(self, owner: str, lanes: Mapping[int, int], *, held: Collection[int]) -> int:
         mine = self._mine(owner, lanes)
         orphans = [claim.id for claim, _ in self._claims.values() if claim.lane in mine and claim.id not in held]
@@ -319,7 +322,9 @@ class MemoryStore:
         for row in self._rows.values():
             by_status[self._status(row)] += 1
         waiting = [row.created_at for row in self._rows.values() if row.settled_at is None and row.due(now)]
-        return Counts(by_status=by_status, lag=max(now - min(waiting), timedelta(0)) if waiting else timedelta(0))
+        lag = max(now - min(waiting), timedelta(0)) if waiting else timedelta(0)
+        parked = sum(self._record_of(row).parked for row in self._rows.values() if row.settled_at is None)
+        return Counts(by_status=by_status, lag=lag, parked=parked)
 
     async def find(self, query: Query) -> Sequence[Record]:
         found = [self._record_of(row) for row in self._matching(query)]

@@ -11,7 +11,12 @@ from postroom.urls import redact, split_scheme
 if TYPE_CHECKING:
     from postroom.transport import Publisher
 
-SCHEMES = {"memory": "memory://"}
+SCHEMES = {
+    "memory": "memory://",
+    "local": "local://shop.mail:send",
+    "http": "http://localhost:8080/hooks",
+    "https": "https://shop.example/hooks",
+}
 """What can be opened, with an example of each."""
 
 
@@ -32,4 +37,16 @@ def _memory(url: str) -> Publisher:  # noqa: ARG001 - there is nothing in it
     return MemoryPublisher(MemoryBroker())
 
 
-_OPENERS: dict[str, Callable[[str], Publisher]] = {"memory": _memory}
+def _local(url: str) -> Publisher:
+    from postroom.transports.local import LocalPublisher, load
+
+    return LocalPublisher(load(split_scheme(url)[1]))
+
+
+def _http(url: str) -> Publisher:
+    from postroom.transports.http import HttpPublisher
+
+    return HttpPublisher(url)
+
+
+_OPENERS: dict[str, Callable[[str], Publisher]] = {"memory": _memory, "local": _local, "http": _http, "https": _http}

@@ -118,7 +118,7 @@ async def test_a_cancelled_call_leaves_nothing_and_the_store_usable(
     with psycopg.connect(postgres_home.url) as other:
         other.execute("LOCK TABLE outbox")
         waiting = [asyncio.create_task(store.put([a_message()])) for _ in range(AT_ONCE + 3)]
-        while not other.execute(STUCK).fetchall():  # noqa: ASYNC110 - nobody tells us that they wait
+        while not other.execute(STUCK).fetchall():
             await asyncio.sleep(0)
         for task in waiting:
             task.cancel()

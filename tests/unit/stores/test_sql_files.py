@@ -126,6 +126,7 @@ async def a_whole_life(home: Home) -> None:
         await store.put([a_message(key="later", not_before=NOON + MINUTE)])
         home.sql("INSERT INTO outbox (type, key) VALUES ('order.paid', 'a')")
         relay = await a_relay(store)
+        await store.peek(relay.lanes)
         claims = await relay.claim()
         ways: list[Verdict] = [Published(), Expired(), Buried("DEAD"), Retry(SECOND, "AGAIN"), Published(), Published()]
         verdicts = {claimed.seq: way for claim in claims for claimed in claim.messages[:1] for way in [ways.pop()]}

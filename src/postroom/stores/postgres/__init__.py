@@ -113,6 +113,9 @@ class PostgresStore:
     async def settle(self, settlements: Sequence[Settlement], *, now: datetime | None = None) -> Mapping[int, Settled]:
         return await self._connections.run(lambda tx: self._flow.settle(tx, settlements, now))
 
+    async def peek(self, lanes: Collection[int], *, now: datetime | None = None) -> bool:
+        return await self._connections.run(lambda tx: self._flow.peek(tx, lanes, now))
+
     async def reconcile(self, owner: str, lanes: Mapping[int, int], *, held: Collection[int]) -> int:
         return await self._connections.run(lambda tx: self._flow.reconcile(tx, owner, lanes, held))
 

@@ -23,7 +23,8 @@ class Desk:
     async def counts(self, connection: Connection, now: datetime | None) -> Counts:
         by_status: dict[Status, int] = dict(await self._rows(connection, "counts"))
         ((lag,),) = await self._rows(connection, "oldest", now=now)
-        return Counts(by_status=by_status, lag=max(lag or timedelta(0), timedelta(0)))
+        ((parked,),) = await self._rows(connection, "parked")
+        return Counts(by_status=by_status, lag=max(lag or timedelta(0), timedelta(0)), parked=parked)
 
     async def find(self, connection: Connection, query: Query) -> Sequence[Record]:
         rows = await self._rows(connection, "find", **_parameters(query), limit=query.limit)

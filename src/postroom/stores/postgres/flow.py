@@ -117,6 +117,10 @@ class Flow:
         mine = await self._rows(connection, "is_mine", lane=claim.lane, epoch=claim.epoch)
         return "already" if mine else "lost"
 
+    async def peek(self, connection: Connection, lanes: Collection[int], now: datetime | None) -> bool:
+        ((found,),) = await self._rows(connection, "peek", lanes=list(lanes), now=now)
+        return bool(found)
+
     async def reconcile(
         self, connection: Connection, owner: str, lanes: Mapping[int, int], held: Collection[int]
     ) -> int:

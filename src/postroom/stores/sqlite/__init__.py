@@ -128,6 +128,9 @@ class SQLiteStore:
     async def settle(self, settlements: Sequence[Settlement], *, now: datetime | None = None) -> Mapping[int, Settled]:
         return await self._writer.run(lambda tx: self._flow.settle(tx, settlements, now or utcnow()))
 
+    async def peek(self, lanes: Collection[int], *, now: datetime | None = None) -> bool:
+        return await self._writer.read(lambda tx: self._flow.peek(tx, lanes, now or utcnow()))
+
     async def reconcile(self, owner: str, lanes: Mapping[int, int], *, held: Collection[int]) -> int:
         return await self._writer.run(lambda tx: self._flow.reconcile(tx, owner, lanes, held))
 

@@ -28,7 +28,8 @@ class Desk:
         by_status: dict[Status, int] = dict(self._run(connection, "counts").fetchall())
         (oldest,) = self._run(connection, "oldest", now=microseconds(now)).fetchone()
         lag = timedelta(0) if oldest is None else max(now - moment(oldest), timedelta(0))
-        return Counts(by_status=by_status, lag=lag)
+        (parked,) = self._run(connection, "parked").fetchone()
+        return Counts(by_status=by_status, lag=lag, parked=parked)
 
     def find(self, connection: sqlite3.Connection, query: Query) -> Sequence[Record]:
         limit = EVERYTHING if query.limit is None else query.limit

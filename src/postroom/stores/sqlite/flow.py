@@ -146,6 +146,10 @@ class Flow:
         self._verdicts.look_after(connection, stopped | claim.held)
         return "settled"
 
+    def peek(self, connection: sqlite3.Connection, lanes: Collection[int], now: datetime) -> bool:
+        (found,) = self._run(connection, "peek", lanes=many(lanes), now=microseconds(now)).fetchone()
+        return bool(found)
+
     def reconcile(
         self, connection: sqlite3.Connection, owner: str, lanes: Mapping[int, int], held: Collection[int]
     ) -> int:

@@ -31,6 +31,12 @@ class DeskContract(StoreCase):
             "pending": 2,
         }
 
+    async def test_counts_tell_how_many_wait_for_a_person(self, store: Store) -> None:
+        relay = await a_relay(store)
+        dead, *_ = await put(store, "a", "a", "a", "b")
+        await relay.settle_each(await relay.claim(), {dead: PARK})
+        assert (await store.counts(now=NOON)).parked == 2
+
     async def test_an_empty_outbox_has_no_lag(self, store: Store) -> None:
         counts = await store.counts()
         assert sum(counts.by_status.values()) == 0

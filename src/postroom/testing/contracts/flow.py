@@ -174,6 +174,21 @@ class FlowContract(StoreCase):
         await relay.settle_each([claim], {first: Expired(), second: Published()}, now=NOON + MINUTE)
         assert await statuses(store, first, second) == ["expired", "published"]
 
+    async def test_a_look_costs_nothing_and_sees_what_could_go(self, store: Store) -> None:
+        relay = await a_relay(store)
+        assert not await store.peek(relay.lanes, now=NOON)
+        await put(store, "a")
+        assert await store.peek(relay.lanes, now=NOON)
+        assert await store.peek(relay.lanes)
+        await relay.settle(await relay.claim(), RETRY)
+        assert not await store.peek(relay.lanes, now=NOON + 9 * SECOND)
+        assert await store.peek(relay.lanes, now=NOON + 10 * SECOND)
+        await relay.settle(await relay.claim(now=NOON + 10 * SECOND), now=NOON + 10 * SECOND)
+        await store.put([a_message(not_before=NOON + MINUTE)])
+        assert await relay.seqs(now=NOON + 10 * SECOND) == []
+        assert not await store.peek(relay.lanes, now=NOON + MINUTE - SECOND)
+        assert await store.peek(relay.lanes, now=NOON + MINUTE)
+
     # ── settling ──
 
     async def test_a_settled_message_does_not_come_back(self, store: Store) -> None:

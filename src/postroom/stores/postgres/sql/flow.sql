@@ -161,6 +161,21 @@ LEFT JOIN LATERAL (
     OFFSET 0) AS o ON true
 ORDER BY c.lane, o.seq
 
+-- name: peek
+SELECT EXISTS (
+        SELECT 1 FROM unnest(CAST(:lanes AS integer[])) AS l (lane)
+        CROSS JOIN LATERAL (
+            SELECT 1 FROM outbox WHERE settled_at IS NULL AND shelf IS NULL AND lane = l.lane LIMIT 1) AS o)
+    OR EXISTS (
+        SELECT 1 FROM outbox
+        WHERE settled_at IS NULL AND shelf = 'time'
+          AND lane = ANY (CAST(:lanes AS integer[]))
+          AND due_at <= coalesce(CAST(:now AS timestamptz), clock_timestamp()))
+    OR EXISTS (
+        SELECT 1 FROM outbox_hold
+        WHERE lane = ANY (CAST(:lanes AS integer[]))
+          AND until <= coalesce(CAST(:now AS timestamptz), clock_timestamp()))
+
 -- name: fence
 -- R20: whoever takes the lane over deletes the claim. Without it, nothing of this settle is written.
 DELETE FROM outbox_claim

@@ -15,6 +15,12 @@ FROM (
 WHERE due_at IS NULL
    OR due_at <= :now
 
+-- name: parked
+SELECT count(*)
+FROM outbox_hold h
+JOIN outbox o ON o.key = h.key AND o.settled_at IS NULL
+WHERE h.until IS NULL
+
 -- name: find
 -- The newest so many, oldest first.
 SELECT * FROM (

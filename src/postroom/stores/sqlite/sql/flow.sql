@@ -77,6 +77,17 @@ FROM outbox
 WHERE seq IN (SELECT value FROM json_each(:seqs))
 ORDER BY seq
 
+-- name: peek
+SELECT EXISTS (SELECT 1 FROM outbox WHERE hash IS NULL)
+    OR EXISTS (
+        SELECT 1 FROM outbox
+        WHERE settled_at IS NULL AND shelf IS NULL AND lane IN (SELECT value FROM json_each(:lanes)))
+    OR EXISTS (
+        SELECT 1 FROM outbox
+        WHERE settled_at IS NULL AND shelf = 'time' AND lane IN (SELECT value FROM json_each(:lanes)) AND due_at <= :now)
+    OR EXISTS (
+        SELECT 1 FROM outbox_hold WHERE lane IN (SELECT value FROM json_each(:lanes)) AND until <= :now)
+
 -- name: fence
 -- R20: whoever takes the lane over deletes the claim. Without it, nothing of this settle is written.
 DELETE FROM outbox_claim

@@ -1,0 +1,53 @@
+"""Where a message goes: by its type, the first route that fits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from postroom.retry import RetryPolicy
+from postroom.transport import Publisher
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """Messages whose type fits the pattern go to this publisher."""
+
+    to: Publisher
+    pattern: str = "*"
+    """`order.*` fits order.paid; `*` fits all."""
+    topic: str | None = None
+    """Where at the broker; None: the message's own topic, or the transport's default."""
+    retry: RetryPolicy = field(default=RetryPolicy.WORKER)
+    park: bool = True
+    """After a death, does the key wait for a person? Else later messages pass it by."""
+    name: str = "default"
+
+
+class Routes:
+    """The routes of a relay, in order. A type is looked up once."""
+
+    def __init__(self, routes: Sequence[Route]) -> None:
+        self._routes = tuple(routes)
+        self._known: dict[str, Route | None] = {}
+
+    def __len__(self) -> int:
+        return len(self._routes)
+
+    def route(self, type_: str) -> Route | None:
+        """The first route whose pattern fits this type."""
+        if type_ not in self._known:
+            fitting = (route for route in self._routes if fnmatchcase(type_, route.pattern))
+            self._known[type_] = next(fitting, None)
+        return self._known[type_]
+
+    @property
+    def publishers(self) -> Sequence[Publisher]:
+        """Each publisher once."""
+        return list({id(route.to): route.to for route in self._routes}.values())
+
+    @property
+    def first(self) -> Route:
+        """The rule of the first route stands for messages that no relay could judge."""
+        return self._routes[0]

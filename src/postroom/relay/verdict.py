@@ -1,0 +1,49 @@
+"""What an outcome means for a message: the one table, and pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import assert_never
+
+from postroom.retry import GiveUp, RetryPolicy
+from postroom.store import Buried, Lost, Published, Retry, Verdict
+from postroom.transport import Failed, Outcome, Rejected, Sent, Unavailable
+
+PAUSE = timedelta(seconds=1)
+"""How long a message waits for a broker that is away and does not say how long."""
+
+
+def judge(outcome: Outcome, attempts: int, policy: RetryPolicy, *, park: bool, roll: float | None = None) -> Verdict:
+    """The verdict on a message that had *attempts* tries before this one.
+
+    Sent is published. Failed is tried again until the attempts are used up; an unknown effect counts as a failure, never
+    as sent (R18). Rejected is buried at once. Unavailable spends no attempt: that was the broker, not the message.
+    """
+    match outcome:
+        case Sent():
+            return Published()
+        case Failed(code, error, retry_after, _):
+            decision = policy.decide(attempts + 1, retry_after=retry_after, roll=roll)
+            if isinstance(decision, GiveUp):
+                return Buried(decision.code, f"{code}: {error}", park=park)
+            return Retry(decision.delay, code, error)
+        case Rejected(code, error):
+            return Buried(code, error, park=park)
+        case Unavailable(code, error, retry_after):
+            return Retry(retry_after or PAUSE, code, error, spent=False)
+        case _:
+            assert_never(outcome)
+
+
+def lost_with_its_relay(policy: RetryPolicy, *, park: bool) -> Lost:
+    """The rule for messages that were in flight when their relay lost the lane (R6)."""
+
+    def decide(attempts: int) -> Retry | Buried:
+        decision = policy.decide(attempts)
+        if isinstance(decision, GiveUp):
+            return Buried("CRASH_LOOP", "in flight each time a relay died or lost its lease", park=park)
+        return Retry(decision.delay, "LEASE_LOST", "in flight when its relay died or lost its lease")
+
+    rule: Callable[[int], Retry | Buried] = decide
+    return rule

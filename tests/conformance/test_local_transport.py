@@ -1,0 +1,117 @@
+"""The local transport keeps the contract, with sync and async functions."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from postroom.errors import ConfigError
+from postroom.message import Message
+from postroom.testing.contracts import PublisherContract
+from postroom.testing.contracts._case import a_message
+from postroom.testing.contracts.publisher import Broker, Rig
+from postroom.transport import Envelope, Failed, Sent
+from postroom.transports import open_transport
+from postroom.transports.local import LocalPublisher, load
+
+
+class Handled:
+    """What the functions were called with."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+
+    def sync(self, message: Message) -> str:
+        if len(message.body or b"") > 1000:
+            raise ValueError("too much for me")
+        self.messages.append(message)
+        return "done"
+
+    async def awaited(self, message: Message) -> str:
+        await asyncio.sleep(0)
+        return self.sync(message)
+
+    async def received(self) -> Sequence[Message]:
+        return self.messages
+
+    async def go_away(self) -> None:
+        pytest.skip("a function cannot be away")
+
+    async def come_back(self) -> None:
+        return None
+
+
+class LocalContract(PublisherContract):
+    @pytest.fixture
+    def broker(self) -> Handled:
+        return Handled()
+
+    def handler(self, broker: Handled) -> Callable[[Message], Any]:
+        raise NotImplementedError
+
+    @pytest.fixture
+    async def rig(self, broker: Handled) -> AsyncIterator[Rig]:
+        publisher = LocalPublisher(self.handler(broker))
+        await publisher.open()
+        yield Rig(publisher=publisher, topic="any")
+        await publisher.close()
+
+    async def test_a_handler_that_raises_fails_and_stops_its_key_alone(self, rig: Rig, broker: Broker) -> None:
+        large = a_message(key="a", body=b"x" * 1001)
+        behind, other = a_message(key="a"), a_message(key="b")
+        outcomes = await self.publish(rig, large, behind, other)
+        assert outcomes[0] == Failed("HANDLER_ERROR", "ValueError: too much for me")
+        assert [isinstance(outcome, Sent) for outcome in outcomes] == [False, False, True]
+        assert [arrived.id for arrived in await broker.received()] == [other.id]
+
+    async def test_the_answer_of_the_handler_is_the_result(self, rig: Rig, broker: Broker) -> None:
+        assert await self.publish(rig, a_message()) == [Sent("done")]
+
+
+class TestSync(LocalContract):
+    def handler(self, broker: Handled) -> Callable[[Message], Any]:
+        return broker.sync
+
+
+class TestAsync(LocalContract):
+    def handler(self, broker: Handled) -> Callable[[Message], Any]:
+        return broker.awaited
+
+
+async def hang(message: Message) -> None:
+    await asyncio.sleep(30)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("handler", [lambda _: time.sleep(0.3), hang], ids=["sync", "async"])
+async def test_a_handler_that_hangs_is_a_failure_with_unknown_effect(handler: Callable[[Message], Any]) -> None:
+    publisher = LocalPublisher(handler)
+    (outcome,) = await publisher.publish([Envelope(a_message())], timeout=timedelta(milliseconds=50))
+    assert isinstance(outcome, Failed)
+    assert (outcome.code, outcome.unknown) == ("TIMEOUT", True)
+    await publisher.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("nothing", "names no function"),
+        (":object", "names no function"),
+        ("no_such_module_here:send", "cannot be loaded"),
+        ("json:no_such_function", "cannot be loaded"),
+        ("json:decoder", "cannot be called"),
+    ],
+)
+def test_a_name_that_is_no_function_is_refused(name: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        open_transport(f"local://{name}")
+
+
+def test_a_name_with_dots_reaches_into_the_module() -> None:
+    assert load("json:JSONEncoder.encode").__qualname__ == "JSONEncoder.encode"

@@ -1,0 +1,264 @@
+"""The relay, whole: over each store, to a broker in memory. What is put arrives; what cannot is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from postroom.config import RelayConfig
+from postroom.message import Message
+from postroom.relay import Drained, Relay, Route
+from postroom.retry import RetryPolicy, Table
+from postroom.store import Query, Store
+from postroom.stores.memory import MemoryStore
+from postroom.stores.postgres import PostgresStore
+from postroom.stores.sqlite import SQLiteStore
+from postroom.transport import Envelope, Failed, Outcome, Rejected, Unavailable
+from postroom.transports.memory import MemoryBroker, MemoryPublisher
+
+pytestmark = pytest.mark.anyio
+
+MILLISECOND = timedelta(milliseconds=1)
+QUICK = RetryPolicy(Table((10 * MILLISECOND,)), max_attempts=3)
+CONFIG = RelayConfig(
+    poll=20 * MILLISECOND, lease=timedelta(seconds=6), send_timeout=timedelta(seconds=1), batch=10, concurrency=3
+)
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    opened: Store
+    match request.param:
+        case "memory":
+            opened = MemoryStore()
+        case "sqlite":
+            opened = SQLiteStore(tmp_path / "post.db")
+        case _:
+            opened = PostgresStore(request.getfixturevalue("postgres_database"))
+    async with opened:
+        await opened.migrate()
+        yield opened
+
+
+class Scripted(MemoryPublisher):
+    """A broker that answers as the script says, by the message's data and how often it was asked."""
+
+    def __init__(self, script: Callable[[Message, int], Outcome | None]) -> None:
+        self.broker = MemoryBroker()
+        super().__init__(self.broker)
+        self._script = script
+        self.asked: dict[object, int] = {}
+
+    def _take(self, envelope: Envelope) -> Outcome:
+        message = envelope.message
+        self.asked[message.id] = self.asked.get(message.id, 0) + 1
+        answer = self._script(message, self.asked[message.id])
+        return super()._take(envelope) if answer is None else answer
+
+    def arrived(self, key: str | None = None) -> list[object]:
+        return [message.data for message in self.broker.topics["messages"] if key in (None, message.key)]
+
+
+def relay_to(store: Store, publisher: MemoryPublisher, *, park: bool = True, name: str = "relay") -> Relay:
+    return Relay(store, [Route(to=publisher, retry=QUICK, park=park)], config=CONFIG, name=name)
+
+
+async def drain(store: Store, publisher: MemoryPublisher, *, park: bool = True) -> Drained:
+    return await asyncio.wait_for(relay_to(store, publisher, park=park).drain(), 30)
+
+
+def messages(number: int, keys: int = 5) -> list[Message]:
+    return [Message("order.paid", key=f"k{each % keys}", data=each) for each in range(number)]
+
+
+async def statuses(store: Store) -> dict[str, int]:
+    counts = (await store.counts()).by_status
+    return {status: number for status, number in counts.items() if number}
+
+
+async def test_what_was_put_arrives_once_and_in_order_per_key(store: Store) -> None:
+    await store.put([*messages(100), *(Message("order.seen", data=f"free {each}") for each in range(20))])
+    publisher = Scripted(lambda *_: None)
+    assert await drain(store, publisher) == Drained(dead=0, parked=0)
+    assert await statuses(store) == {"published": 120}
+    assert len(publisher.arrived()) == 120
+    for key in range(5):
+        assert publisher.arrived(f"k{key}") == list(range(key, 100, 5))
+
+
+async def test_a_failure_is_retried_and_its_key_waits(store: Store) -> None:
+    await store.put(messages(20, keys=2))
+    publisher = Scripted(lambda message, time: Failed("TIMEOUT") if message.data == 0 and time < 3 else None)
+    assert await drain(store, publisher) == Drained(dead=0, parked=0)
+    assert publisher.arrived("k0") == list(range(0, 20, 2))
+    (first, *_) = await store.find(Query())
+    assert first.attempts == 3
+
+
+async def test_attempts_used_up_bury_the_message_and_park_its_key(store: Store) -> None:
+    await store.put(messages(10, keys=2))
+    publisher = Scripted(lambda message, _: Failed("TIMEOUT", "slow") if message.data == 0 else None)
+    assert await drain(store, publisher) == Drained(dead=1, parked=4)
+    assert publisher.arrived("k0") == []
+    assert publisher.arrived("k1") == [1, 3, 5, 7, 9]
+    (dead,) = await store.find(Query(status="dead"))
+    assert (dead.last_error_code, dead.last_error, dead.attempts) == ("MAX_ATTEMPTS", "TIMEOUT: slow", 3)
+
+
+async def test_a_requeued_message_goes_first_and_its_key_follows(store: Store) -> None:
+    await store.put(messages(10, keys=2))
+    refuse = True
+    publisher = Scripted(lambda message, _: Rejected("NO") if refuse and message.data == 0 else None)
+    assert (await drain(store, publisher)).dead == 1
+    refuse = False
+    await store.requeue(Query(status="dead"))
+    assert await drain(store, publisher) == Drained(dead=0, parked=0)
+    assert publisher.arrived("k0") == [0, 2, 4, 6, 8]
+
+
+async def test_a_route_that_skips_goes_on_without_the_dead(store: Store) -> None:
+    await store.put(messages(10, keys=2))
+    publisher = Scripted(lambda message, _: Rejected("NO") if message.data == 0 else None)
+    assert await drain(store, publisher, park=False) == Drained(dead=1, parked=0)
+    assert publisher.arrived("k0") == [2, 4, 6, 8]
+
+
+async def test_a_broker_that_is_away_costs_no_attempt(store: Store) -> None:
+    await store.put(messages(10))
+    publisher = Scripted(lambda *_: None)
+    publisher.broker.away = True
+    relay = relay_to(store, publisher)
+    running = asyncio.create_task(relay.drain())
+    async with asyncio.timeout(10):
+        while not relay._pause.waited:
+            await asyncio.sleep(0.01)
+    publisher.broker.away = False
+    assert await asyncio.wait_for(running, 30) == Drained(dead=0, parked=0)
+    assert {record.attempts for record in await store.find(Query())} == {1}
+
+
+async def test_what_nobody_routes_is_dead_and_seen(store: Store) -> None:
+    await store.put([Message("odd.type", key="a", data=1), Message("order.paid", key="b", data=2)])
+    publisher = Scripted(lambda *_: None)
+    routes = [Route(to=publisher, pattern="order.*", retry=QUICK)]
+    left = await asyncio.wait_for(Relay(store, routes, config=CONFIG).drain(), 30)
+    assert left == Drained(dead=1, parked=0)
+    (dead,) = await store.find(Query(status="dead"))
+    assert dead.last_error_code == "NO_ROUTE"
+
+
+async def test_a_broken_body_is_dead_at_once_and_an_expired_message_is_not_sent(store: Store) -> None:
+    soon = Message("order.paid", data=1)
+    await store.put(
+        [
+            Message("order.paid", key="a", body=b"{broken", content_type="application/json"),
+            soon.replace(expires_at=soon.time),
+            Message("order.paid", key="b", data="whole"),
+        ]
+    )
+    publisher = Scripted(lambda *_: None)
+    assert await drain(store, publisher) == Drained(dead=1, parked=0)
+    assert publisher.arrived() == ["whole"]
+    assert await statuses(store) == {"dead": 1, "expired": 1, "published": 1}
+    (dead,) = await store.find(Query(status="dead"))
+    assert dead.last_error_code == "CORRUPT_PAYLOAD"
+
+
+async def test_a_key_is_one_line_whatever_its_routes(store: Store) -> None:
+    await store.put([Message(f"{kind}.made", key="a", data=number) for number, kind in enumerate("xyxxy")])
+    seen: list[object] = []
+
+    class Noting(Scripted):
+        async def publish(self, batch: Sequence[Envelope], *, timeout: timedelta) -> Sequence[Outcome]:
+            seen.extend(envelope.message.data for envelope in batch)
+            return await super().publish(batch, timeout=timeout)
+
+    x, y = Noting(lambda *_: None), Noting(lambda *_: None)
+    routes = [Route(to=x, pattern="x.*", retry=QUICK), Route(to=y, pattern="y.*", retry=QUICK)]
+    await asyncio.wait_for(Relay(store, routes, config=CONFIG).drain(), 30)
+    assert seen == [0, 1, 2, 3, 4]
+
+
+async def test_a_transport_that_raises_is_a_failure_with_unknown_effect(store: Store) -> None:
+    await store.put(messages(1))
+
+    class Raising(Scripted):
+        async def publish(self, batch: Sequence[Envelope], *, timeout: timedelta) -> Sequence[Outcome]:
+            raise RuntimeError("a bug")
+
+    assert (await drain(store, Raising(lambda *_: None))).dead == 1
+    (dead,) = await store.find(Query())
+    assert dead.last_error == "TRANSPORT_ERROR: RuntimeError: a bug"
+
+
+async def test_a_clean_stop_hands_everything_back(store: Store) -> None:
+    await store.put(messages(50))
+    publisher = Scripted(lambda *_: None)
+    relay = relay_to(store, publisher)
+    running = asyncio.create_task(relay.run())
+    async with asyncio.timeout(10):
+        while not publisher.arrived():
+            await asyncio.sleep(0.005)
+    relay.stop()
+    await asyncio.wait_for(running, 10)
+    assert {lane.owner for lane in await store.lanes()} == {None}
+    assert list(await store.relays()) == []
+    assert {record.attempts for record in await store.find(Query())} <= {0, 1}
+    assert "sending" not in await statuses(store)
+
+
+async def test_two_relays_share_the_lanes_and_lose_nothing(store: Store) -> None:
+    publisher = Scripted(lambda *_: None)
+    both = [relay_to(store, publisher, name=f"relay-{number}") for number in range(2)]
+    for relay in both:
+        relay.config = replace(CONFIG, lease=timedelta(seconds=3))
+        relay._heartbeat._lease = timedelta(seconds=3)
+    running = [asyncio.create_task(relay.run()) for relay in both]
+    async with asyncio.timeout(20):
+        while not all(len(relay._holdings) == 32 for relay in both):
+            await asyncio.sleep(0.05)
+    await store.put(messages(200, keys=40))
+    async with asyncio.timeout(20):
+        while await statuses(store) != {"published": 200}:
+            await asyncio.sleep(0.02)
+    for relay in both:
+        relay.stop()
+    await asyncio.gather(*running)
+    assert len(publisher.arrived()) == 200
+    for key in range(40):
+        assert publisher.arrived(f"k{key}") == list(range(key, 200, 40))
+
+
+async def test_unavailable_on_one_of_two_routes_leaves_the_other_going(store: Store) -> None:
+    await store.put([Message("x.made", key="x", data="x"), Message("y.made", key="y", data="y")])
+    away = Scripted(lambda *_: Unavailable(retry_after=30 * MILLISECOND))
+    there = Scripted(lambda *_: None)
+    routes = [Route(to=away, pattern="x.*", retry=QUICK), Route(to=there, pattern="y.*", retry=QUICK)]
+    relay = Relay(store, routes, config=CONFIG)
+    running = asyncio.create_task(relay.run())
+    async with asyncio.timeout(10):
+        while there.arrived() != ["y"] or len(away.asked) < 1 or max(away.asked.values()) < 3:
+            await asyncio.sleep(0.01)
+    relay.stop()
+    await running
+    (x,) = await store.find(Query(type="x.made"))
+    assert (x.attempts, x.status) == (0, "pending")
+
+
+async def test_a_message_whose_turn_did_not_come_says_nothing_of_the_broker(store: Store) -> None:
+    await store.put(messages(5))
+    publisher = Scripted(lambda message, time: Unavailable("NOT_STARTED") if message.data == 3 and time == 1 else None)
+    relay = relay_to(store, publisher)
+    assert await asyncio.wait_for(relay.drain(), 30) == Drained(dead=0, parked=0)
+    assert not relay._pause.waited
+    assert {record.attempts for record in await store.find(Query())} == {1}

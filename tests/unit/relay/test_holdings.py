@@ -1,0 +1,66 @@
+"""The lanes a relay holds, and until when. Time is an argument."""
+
+from __future__ import annotations
+
+from postroom.relay.holdings import Holdings, fair_share
+from postroom.store import Lane
+
+
+def held(*lanes: int, deadline: float = 60, epoch: int = 1) -> Holdings:
+    holdings = Holdings()
+    holdings.add([Lane(lane, epoch, "me", None) for lane in lanes], deadline)
+    return holdings
+
+
+def test_a_lane_is_idle_until_it_is_busy() -> None:
+    holdings = held(1, 2)
+    holdings.mark({1: 1}, busy=True)
+    assert holdings.idle(now=0, needed=5) == {2: 1}
+    holdings.mark({1: 1}, busy=False)
+    assert holdings.idle(now=0, needed=5) == {1: 1, 2: 1}
+
+
+def test_no_send_starts_that_could_outlast_the_lease() -> None:
+    holdings = held(1, deadline=60)
+    assert holdings.may_send(1, 1, now=54, needed=5)
+    assert not holdings.may_send(1, 1, now=55, needed=5)
+    assert holdings.idle(now=55, needed=5) == {}
+
+
+def test_a_batch_of_an_older_epoch_may_not_be_sent() -> None:
+    holdings = held(1, epoch=1)
+    holdings.add([Lane(1, 2, "me", None)], 60)
+    assert not holdings.may_send(1, 1, now=0, needed=5)
+    assert holdings.may_send(1, 2, now=0, needed=5)
+
+
+def test_an_older_batch_does_not_free_a_lane_taken_anew() -> None:
+    holdings = held(1, epoch=2)
+    holdings.mark({1: 2}, busy=True)
+    holdings.mark({1: 1}, busy=False)
+    assert holdings.idle(now=0, needed=5) == {}
+
+
+def test_a_lane_past_its_deadline_is_given_up_for_good() -> None:
+    holdings = held(1, 2, deadline=60)
+    holdings.renewed({1}, deadline=120, asked=[1, 2])
+    assert holdings.epochs == {1: 1}
+    assert holdings.expire(now=120) == [1]
+    holdings.renewed({1}, deadline=180, asked=[1])
+    assert holdings.epochs == {}, "a late answer brings nothing back"
+
+
+def test_what_is_above_the_fair_share_leaves_as_soon_as_it_is_idle() -> None:
+    holdings = held(1, 2, 3, 4)
+    holdings.mark({1: 1, 2: 1, 3: 1}, busy=True)
+    assert holdings.to_hand_over(2) == {4: 1}
+    assert holdings.idle(now=0, needed=5) == {}
+    holdings.drop([4])
+    holdings.mark({1: 1}, busy=False)
+    leaving = holdings.to_hand_over(2)
+    assert leaving == {1: 1}
+
+
+def test_every_lane_belongs_to_somebody() -> None:
+    for relays in range(1, 70):
+        assert fair_share(64, relays) * relays >= 64
