@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from postroom.config import RelayConfig
+from postroom.errors import StoreError
 from postroom.message import Message
 from postroom.relay import Drained, Relay, Route
 from postroom.retry import RetryPolicy, Table
-from postroom.store import Query, Store
+from postroom.store import Lane, Query, Store
 from postroom.stores.memory import MemoryStore
 from postroom.stores.postgres import PostgresStore
 from postroom.stores.sqlite import SQLiteStore
@@ -262,3 +263,15 @@ async def test_a_message_whose_turn_did_not_come_says_nothing_of_the_broker(stor
     assert await asyncio.wait_for(relay.drain(), 30) == Drained(dead=0, parked=0)
     assert not relay._pause.waited
     assert {record.attempts for record in await store.find(Query())} == {1}
+
+
+async def test_a_relay_whose_heartbeat_breaks_ends_loudly() -> None:
+    """A relay that went on without one would sit there, alive and useless, once its lanes have run out."""
+
+    class Broken(MemoryStore):
+        async def lanes(self) -> Sequence[Lane]:
+            raise StoreError("the tables are gone")
+
+    publisher = Scripted(lambda *_: None)
+    with pytest.raises(StoreError, match="the tables are gone"):
+        await asyncio.wait_for(Relay(Broken(), [Route(to=publisher)], config=CONFIG).run(), 10)

@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from postroom.clock import monotonic
 from postroom.config import RelayConfig
-from postroom.errors import StoreUnavailable, TransportUnavailable
+from postroom.errors import StoreError, StoreUnavailable, TransportUnavailable
 from postroom.events import Claimed, LanesLost, Listeners, RoutePaused, RouteResumed, Settled
 from postroom.failpoints import reach
 from postroom.relay.carrier import carry
@@ -99,13 +99,13 @@ class Relay:
             with suppress(TransportUnavailable):
                 await publisher.open()
         beating = asyncio.create_task(self._heartbeat.run(self._stopping, self._changed.set))
+        beating.add_done_callback(self._end_if_broken)
         try:
             await self._pump(drain=drain)
         finally:
             self.stop()
-            await asyncio.gather(*self._carrying, return_exceptions=True)
-            await beating
-            with suppress(StoreUnavailable):
+            await asyncio.gather(*self._carrying, beating, return_exceptions=True)
+            with suppress(StoreError):
                 await self._heartbeat.leave()
             for publisher in self._routes.publishers:
                 await publisher.close()
@@ -175,9 +175,12 @@ class Relay:
     def _done(self, task: asyncio.Task[None]) -> None:
         self._carrying.discard(task)
         self._changed.set()
+        self._end_if_broken(task)
+
+    def _end_if_broken(self, task: asyncio.Task[None]) -> None:
+        """Neither a broker that is away nor a database: end loudly, rather than go on without a heartbeat or a batch."""
         if not task.cancelled() and (error := task.exception()) is not None:
-            # Not a broker's doing nor the database's: ours. End loudly; the lanes go to others when the lease ends.
-            self._broken = error
+            self._broken = self._broken or error
             self.stop()
 
     async def _carry_alone(self, claim: Claim) -> None:
