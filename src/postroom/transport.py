@@ -67,6 +67,10 @@ class Unavailable:
 
 Outcome: TypeAlias = Sent | Failed | Rejected | Unavailable
 
+KEY_STOPPED = Unavailable("KEY_STOPPED", "an earlier message of its key was not sent")
+NOT_STARTED = Unavailable("NOT_STARTED", "the time was up before its turn")
+"""What `publish` says of messages that it did not try. That tells nothing of the broker."""
+
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
@@ -90,8 +94,8 @@ class Publisher(Protocol):
         """Publish the batch and answer, in the same order, what became of each message; within *timeout*.
 
         One message's failure says nothing of another's, but for order: once a message of a key is not Sent, no later
-        one of that key in the batch is sent (it is `Unavailable("KEY_STOPPED")`). What was not begun when the time was up
-        is `Unavailable("NOT_STARTED")`. Never raises for what a broker does; a broken
+        one of that key in the batch is sent (it is KEY_STOPPED). What was not begun when the time was up
+        is NOT_STARTED. Never raises for what a broker does; a broken
         connection is an outcome. An empty batch is an empty answer."""
 
     async def close(self) -> None:

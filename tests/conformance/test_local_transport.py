@@ -15,7 +15,7 @@ from postroom.message import Message
 from postroom.testing.contracts import PublisherContract
 from postroom.testing.contracts._case import a_message
 from postroom.testing.contracts.publisher import Broker, Rig
-from postroom.transport import Envelope, Failed, Sent
+from postroom.transport import NOT_STARTED, Envelope, Failed, Sent
 from postroom.transports import open_transport
 from postroom.transports.local import LocalPublisher, load
 
@@ -95,6 +95,22 @@ async def test_a_handler_that_hangs_is_a_failure_with_unknown_effect(handler: Ca
     (outcome,) = await publisher.publish([Envelope(a_message())], timeout=timedelta(milliseconds=50))
     assert isinstance(outcome, Failed)
     assert (outcome.code, outcome.unknown) == ("TIMEOUT", True)
+    await publisher.close()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_long_line_is_answered_in_time_and_what_was_handled_is_sent() -> None:
+    """Else the relay cuts it off, and what was handled counts as failed."""
+    publisher = LocalPublisher(lambda _: time.sleep(0.05))
+    loop = asyncio.get_running_loop()
+    begin = loop.time()
+    batch = [Envelope(a_message(key="a")) for _ in range(20)]
+    outcomes = await publisher.publish(batch, timeout=timedelta(milliseconds=400))
+    assert loop.time() - begin < 0.4
+    sent = sum(isinstance(outcome, Sent) for outcome in outcomes)
+    assert sent > 0
+    assert list(outcomes[sent:]) == [NOT_STARTED] * (20 - sent)
     await publisher.close()
 
 

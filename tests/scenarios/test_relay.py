@@ -275,3 +275,25 @@ async def test_a_relay_whose_heartbeat_breaks_ends_loudly() -> None:
     publisher = Scripted(lambda *_: None)
     with pytest.raises(StoreError, match="the tables are gone"):
         await asyncio.wait_for(Relay(Broken(), [Route(to=publisher)], config=CONFIG).run(), 10)
+
+
+async def test_no_round_of_a_batch_begins_in_a_lane_that_ran_out_meanwhile(store: Store) -> None:
+    """R16: the route changes within the key, so the batch goes in two rounds; the lane is lost during the first."""
+    await store.put([Message("x.made", key="a", data="x"), Message("y.made", key="a", data="y")])
+
+    class Losing(Scripted):
+        async def publish(self, batch: Sequence[Envelope], *, timeout: timedelta) -> Sequence[Outcome]:
+            relay._holdings.drop(list(relay._holdings.epochs))
+            return await super().publish(batch, timeout=timeout)
+
+    x, y = Losing(lambda *_: None), Scripted(lambda *_: None)
+    relay = Relay(
+        store, [Route(to=x, pattern="x.*", retry=QUICK), Route(to=y, pattern="y.*", retry=QUICK)], config=CONFIG
+    )
+    running = asyncio.create_task(relay.run())
+    async with asyncio.timeout(10):
+        while not x.arrived() or relay._carrying:
+            await asyncio.sleep(0.005)
+    relay.stop()
+    await running
+    assert y.arrived() == []

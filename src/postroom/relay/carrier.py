@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import NamedTuple
@@ -14,18 +14,17 @@ from postroom.failpoints import reach
 from postroom.relay.routes import Route, Routes
 from postroom.relay.verdict import judge
 from postroom.store import Buried, Claim, Claimed, Expired, Published, Unsent, Verdict
-from postroom.transport import Envelope, Failed, Outcome, Unavailable
+from postroom.transport import KEY_STOPPED, NOT_STARTED, Envelope, Failed, Outcome, Unavailable
 
-NOT_TRIED = frozenset({"KEY_STOPPED", "NOT_STARTED"})
-"""What a transport says of a message that it did not try: an earlier one of its key was not sent, or the time was up.
-That tells nothing of the broker."""
+NOT_TRIED = frozenset({KEY_STOPPED.code, NOT_STARTED.code})
 GRACE = timedelta(seconds=1)
 """A transport answers within its time-out; one that does not is cut off after this much more."""
 
 
 class Parcel(NamedTuple):
-    """A message with its route."""
+    """A message with its claim and its route."""
 
+    claim: Claim
     claimed: Claimed
     route: Route
 
@@ -40,12 +39,14 @@ class Carried:
     """The last answer of a broker that was away."""
 
 
-async def carry(claims: Iterable[Claim], routes: Routes, timeout: timedelta) -> Carried:
-    """Send what may be sent, and judge what came of it."""
+async def carry(
+    claims: Iterable[Claim], routes: Routes, timeout: timedelta, may_send: Callable[[Claim], bool]
+) -> Carried:
+    """Send what may be sent, and judge what came of it. *may_send* is asked before each round (R16)."""
     carried = Carried()
     verdicts = carried.verdicts
-    waiting = _sorted_out((claimed for claim in claims for claimed in claim.messages), routes, verdicts)
-    while waiting:
+    waiting = _sorted_out(claims, routes, verdicts)
+    while waiting := [parcel for parcel in waiting if may_send(parcel.claim)]:
         now, waiting = _first_of_each_key(waiting)
         reach("before-publish")
         outcomes = await _publish(now, timeout)
@@ -63,11 +64,11 @@ async def carry(claims: Iterable[Claim], routes: Routes, timeout: timedelta) -> 
     return carried
 
 
-def _sorted_out(messages: Iterable[Claimed], routes: Routes, verdicts: dict[int, Verdict]) -> list[Parcel]:
+def _sorted_out(claims: Iterable[Claim], routes: Routes, verdicts: dict[int, Verdict]) -> list[Parcel]:
     """What is to be sent; what need not be has its verdict at once."""
     parcels: list[Parcel] = []
     stopped: set[str] = set()
-    for claimed in messages:
+    for claim, claimed in ((each, claimed) for each in claims for claimed in each.messages):
         key = claimed.message.key
         if key in stopped:
             continue
@@ -80,7 +81,7 @@ def _sorted_out(messages: Iterable[Claimed], routes: Routes, verdicts: dict[int,
         elif not _is_whole(claimed):
             verdicts[claimed.seq] = Buried("CORRUPT_PAYLOAD", "the body is no JSON", park=route.park)
         else:
-            parcels.append(Parcel(claimed, route))
+            parcels.append(Parcel(claim, claimed, route))
             continue
         if key is not None and isinstance(verdicts[claimed.seq], Buried):
             # Earlier ones of the key go out first; this one is judged when it is the head.

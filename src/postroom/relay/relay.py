@@ -117,15 +117,12 @@ class Relay:
         idle = Backoff(first=0.002, most=self.config.poll.total_seconds())
         while not self._stopping.is_set():
             self._changed.clear()
-            try:
-                found = await self._claim_some(looking=idle.waited)
-            except StoreUnavailable:
-                found = False
-            if found:
-                idle.reset()
-                continue
-            if drain and not self._carrying and await self._is_drained():
-                return
+            with suppress(StoreUnavailable):
+                if await self._claim_some(looking=idle.waited):
+                    idle.reset()
+                    continue
+                if drain and not self._carrying and await self._is_drained():
+                    return
             await self._wait(idle.next())
 
     async def _claim_some(self, *, looking: bool) -> bool:
@@ -190,9 +187,7 @@ class Relay:
 
     async def _carry(self, claims: Sequence[Claim]) -> None:
         """Send and settle one batch. No transaction is open while anything is sent."""
-        needed, now = self.config.send_timeout.total_seconds(), monotonic()
-        sendable = [claim for claim in claims if self._holdings.may_send(claim.lane, claim.epoch, now, needed)]
-        carried = await carry(sendable, self._routes, self.config.send_timeout)
+        carried = await carry(claims, self._routes, self.config.send_timeout, self._may_send)
         self._notice(carried.away is not None, carried.verdicts)
         # R19: the batch is closed; from here on only the settle is repeated.
         await self._settle([Settlement(claim, carried.verdicts) for claim in claims])
@@ -214,6 +209,10 @@ class Relay:
                 self._listeners(LanesLost(owner=self.owner, lanes=tuple(lost)))
             self._tell_settled(settlements[0].verdicts, monotonic() - begin)
             return
+
+    def _may_send(self, claim: Claim) -> bool:
+        needed = self.config.send_timeout.total_seconds()
+        return self._holdings.may_send(claim.lane, claim.epoch, monotonic(), needed)
 
     def _is_mine(self, claim: Claim) -> bool:
         return self._holdings.may_send(claim.lane, claim.epoch, monotonic(), 0)

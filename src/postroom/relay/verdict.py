@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import assert_never
 
@@ -45,5 +44,4 @@ def lost_with_its_relay(policy: RetryPolicy, *, park: bool) -> Lost:
             return Buried("CRASH_LOOP", "in flight each time a relay died or lost its lease", park=park)
         return Retry(decision.delay, "LEASE_LOST", "in flight when its relay died or lost its lease")
 
-    rule: Callable[[int], Retry | Buried] = decide
-    return rule
+    return decide

@@ -16,7 +16,7 @@ from typing import Any
 
 from postroom.errors import ConfigError
 from postroom.message import Message
-from postroom.transport import Envelope, Failed, Outcome, Sent, TransportCapabilities, Unavailable
+from postroom.transport import KEY_STOPPED, NOT_STARTED, Envelope, Failed, Outcome, Sent, TransportCapabilities
 
 CONCURRENCY_DEFAULT = 16
 
@@ -43,32 +43,37 @@ class LocalPublisher:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def publish(self, batch: Sequence[Envelope], *, timeout: timedelta) -> Sequence[Outcome]:
-        outcomes: list[Outcome] = [Unavailable("KEY_STOPPED", "an earlier message of its key was not sent")] * len(
-            batch
-        )
+        begin = asyncio.get_running_loop().time()
+        deadline = begin + timeout.total_seconds()
+        # A message begun in the first half has at least as long as the one before it took.
+        last_start = begin + timeout.total_seconds() / 2
+        outcomes: list[Outcome] = [NOT_STARTED] * len(batch)
         lines: dict[object, list[int]] = {}
         for place, envelope in enumerate(batch):
             lines.setdefault(envelope.message.key or envelope.message.id, []).append(place)
 
         async def handle_line(places: Sequence[int]) -> None:
-            for place in places:
-                outcomes[place] = await self._handle(batch[place].message, timeout)
+            for position, place in enumerate(places):
+                async with self._room:
+                    if asyncio.get_running_loop().time() > last_start:
+                        return
+                    outcomes[place] = await self._handle(batch[place].message, deadline)
                 if not isinstance(outcomes[place], Sent):
+                    for later in places[position + 1 :]:
+                        outcomes[later] = KEY_STOPPED
                     return
 
         await asyncio.gather(*(handle_line(places) for places in lines.values()))
         return outcomes
 
-    async def _handle(self, message: Message, timeout: timedelta) -> Outcome:
-        async with self._room:
-            try:
-                async with asyncio.timeout(timeout.total_seconds()):
-                    return Sent(await self._call(message))
-            except TimeoutError:
-                seconds = timeout.total_seconds()
-                return Failed("TIMEOUT", f"the handler took longer than {seconds:g} s", unknown=True)
-            except Exception as exc:  # noqa: BLE001 - whatever a handler raises is an outcome
-                return Failed("HANDLER_ERROR", f"{type(exc).__name__}: {exc}")
+    async def _handle(self, message: Message, deadline: float) -> Outcome:
+        try:
+            async with asyncio.timeout_at(deadline):
+                return Sent(await self._call(message))
+        except TimeoutError:
+            return Failed("TIMEOUT", "the handler did not end in time", unknown=True)
+        except Exception as exc:  # noqa: BLE001 - whatever a handler raises is an outcome
+            return Failed("HANDLER_ERROR", f"{type(exc).__name__}: {exc}")
 
     async def _call(self, message: Message) -> Any:
         if self._is_async:

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from postroom.errors import TransportUnavailable
 from postroom.message import Message
-from postroom.transport import Envelope, Outcome, Rejected, Sent, TransportCapabilities, Unavailable
+from postroom.transport import KEY_STOPPED, Envelope, Outcome, Rejected, Sent, TransportCapabilities, Unavailable
 
 TOPIC_DEFAULT = "messages"
 
@@ -49,7 +49,7 @@ class MemoryPublisher:
         for envelope in batch:
             key = envelope.message.key
             if key in stopped:
-                outcomes.append(Unavailable("KEY_STOPPED", "an earlier message of its key was not sent"))
+                outcomes.append(KEY_STOPPED)
                 continue
             outcomes.append(self._take(envelope))
             if key is not None and not isinstance(outcomes[-1], Sent):

@@ -17,7 +17,17 @@ from yarl import URL
 from postroom.clock import utcnow
 from postroom.errors import ConfigError
 from postroom.message import Message
-from postroom.transport import Envelope, Failed, Outcome, Rejected, Sent, TransportCapabilities, Unavailable
+from postroom.transport import (
+    KEY_STOPPED,
+    NOT_STARTED,
+    Envelope,
+    Failed,
+    Outcome,
+    Rejected,
+    Sent,
+    TransportCapabilities,
+    Unavailable,
+)
 from postroom.transports.http.addresses import is_literal, is_public
 from postroom.transports.http.answers import cut, outcome_of, read_retry_after
 from postroom.transports.http.binding import headers_of
@@ -116,7 +126,7 @@ class HttpPublisher:
     async def _publish(
         self, session: aiohttp.ClientSession, messages: Sequence[Message], deadline: float
     ) -> list[Outcome]:
-        outcomes: list[Outcome] = [Unavailable("NOT_STARTED", "the time was up before its turn")] * len(messages)
+        outcomes: list[Outcome] = [NOT_STARTED] * len(messages)
 
         async def work(queues: Iterator[list[int]]) -> None:
             for queue in queues:
@@ -126,7 +136,7 @@ class HttpPublisher:
                     outcomes[index] = await self._send(session, messages[index], deadline)
                     if not isinstance(outcomes[index], Sent):
                         for later in queue[position + 1 :]:
-                            outcomes[later] = Unavailable("KEY_STOPPED", "an earlier message of its key was not sent")
+                            outcomes[later] = KEY_STOPPED
                         break
 
         queues = _by_key(messages)
