@@ -395,6 +395,7 @@ def per_lane(limit: int, lanes: int) -> int:
     idle ones, without reading *limit* rows in every one of them.
 
     >>> per_lane(1024, 16), per_lane(1024, 1), per_lane(3, 64)
-    (128, 1024, 2)
+    (80, 1024, 2)
     """
-    return min(limit, 2 * -(-limit // max(lanes, 1)))
+    part = -(-limit // max(lanes, 1))
+    return min(limit, part + max(1, part // 4))

@@ -34,7 +34,7 @@ class Gate:
     def __init__(self, route: Route, listeners: Listeners) -> None:
         self._publisher, self._name, self._listeners = route.to, route.name, listeners
         self._backoff = Backoff(first=FIRST_PAUSE_SECONDS, most=LONGEST_PAUSE_SECONDS)
-        self._shut_until = 0.0
+        self._shut_at = self._shut_until = 0.0
         self._probing = self._opened = False
 
     @property
@@ -66,7 +66,7 @@ class Gate:
             outcomes = await self._ask(envelopes, timeout)
         finally:
             self._probing = False
-        self._remember(outcomes, monotonic() - begin)
+        self._remember(outcomes, begin)
         return outcomes
 
     async def _ask(self, envelopes: Sequence[Envelope], timeout: timedelta) -> Sequence[Outcome]:
@@ -85,23 +85,29 @@ class Gate:
             broken = Failed("TRANSPORT_ERROR", f"{type(exc).__name__}: {exc}", unknown=True)
             return [broken] * len(envelopes)
 
-    def _remember(self, outcomes: Sequence[Outcome], seconds: float) -> None:
+    def _remember(self, outcomes: Sequence[Outcome], begin: float) -> None:
         """Shut after an answer that the broker is away, longer each time; open again after any other word of it."""
         kinds = {type(outcome) for outcome in outcomes}
         away = _away(outcomes) if Unavailable in kinds else None
         if away is not None:
-            asked = away.retry_after.total_seconds() if away.retry_after else 0.0
-            delay = max(self._backoff.next(), min(asked, LONGEST_PAUSE_SECONDS))
-            self._shut_until = monotonic() + delay
-            self._listeners(
-                RoutePaused(route=self._name, code=away.code, error=away.error, delay=timedelta(seconds=delay))
-            )
+            # Several batches that were on their way together have met the same outage once.
+            if begin >= self._shut_at:
+                self._shut(away)
         elif kinds - {Unavailable} and self.is_away:
             self._listeners(RouteResumed(route=self._name, seconds=self._backoff.total))
             self._backoff.reset()
+            self._shut_until = 0.0
         if self._listeners and Sent in kinds:
             count = sum(type(outcome) is Sent for outcome in outcomes)
-            self._listeners(Published(route=self._name, count=count, seconds=seconds))
+            self._listeners(Published(route=self._name, count=count, seconds=monotonic() - begin))
+
+    def _shut(self, away: Unavailable) -> None:
+        asked = away.retry_after.total_seconds() if away.retry_after else 0.0
+        delay = max(self._backoff.next(), min(asked, LONGEST_PAUSE_SECONDS))
+        self._shut_at = monotonic()
+        self._shut_until = self._shut_at + delay
+        pause = timedelta(seconds=delay)
+        self._listeners(RoutePaused(route=self._name, code=away.code, error=away.error, delay=pause))
 
 
 def _away(outcomes: Sequence[Outcome]) -> Unavailable | None:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from postroom.store import Lane
 
+OTHERS_TURN = 4
+"""Every so many claims, lanes that are not known to be full have their turn."""
+
 
 @dataclass(slots=True)
 class Held:
@@ -21,6 +24,8 @@ class Held:
     """It goes to another relay as soon as it is idle."""
     turn: int = 0
     """When it was last claimed from: the higher, the later."""
+    full: bool = False
+    """The last claim took all it might from it: there is more."""
 
 
 class Holdings:
@@ -67,25 +72,39 @@ class Holdings:
         }
 
     def part_of(self, lanes: Mapping[int, int], room: int) -> dict[int, int]:
-        """Of these idle lanes, what one of so many batches should claim from: those that waited longest."""
+        """Of these idle lanes, what one of so many batches should claim from: those that waited longest.
+
+        A claim is shared out among its lanes, so those that are known to be full are claimed from by themselves: many
+        empty ones beside them would leave it half empty. Every few turns it is the others' turn."""
         self._turns += 1
-        some = -(-len(lanes) // room) if len(lanes) > room else len(lanes)
-        part = sorted(lanes, key=lambda lane: self._held[lane].turn)[:some]
+        full = [lane for lane in lanes if self._held[lane].full]
+        rest = [lane for lane in lanes if not self._held[lane].full]
+        chosen = full if full and (not rest or self._turns % OTHERS_TURN) else rest
+        some = -(-len(chosen) // room) if len(chosen) > room else len(chosen)
+        part = sorted(chosen, key=lambda lane: self._held[lane].turn)[:some]
         for lane in part:
             self._held[lane].turn = self._turns
         return {lane: lanes[lane] for lane in part}
+
+    def claimed(self, part: Mapping[int, int], counts: Mapping[int, int], most: int) -> None:
+        """What a claim found: so many messages in each of these lanes, *most* in one being all that it looks for."""
+        for lane, epoch in part.items():
+            held = self._held.get(lane)
+            if held is not None and held.epoch == epoch:
+                held.full = counts.get(lane, 0) >= most
+                held.busy = lane in counts
 
     def may_send(self, lane: int, epoch: int, now: float, needed: float) -> bool:
         """Is this lane mine at that epoch, for long enough to send?"""
         held = self._held.get(lane)
         return held is not None and held.epoch == epoch and held.deadline - now > needed
 
-    def mark(self, lanes: Mapping[int, int], *, busy: bool) -> None:
-        """A claim of these lanes is in flight, or is not any more."""
+    def settled(self, lanes: Mapping[int, int]) -> None:
+        """Nothing of these lanes is in flight any more."""
         for lane, epoch in lanes.items():
             held = self._held.get(lane)
             if held is not None and held.epoch == epoch:
-                held.busy = busy
+                held.busy = False
 
     @property
     def is_leaving(self) -> bool:

@@ -25,7 +25,7 @@ from postroom.relay.routes import Route, Routes
 from postroom.relay.settler import Settler
 from postroom.relay.verdict import lost_with_its_relay
 from postroom.relay.wakeup import Backoff, watch
-from postroom.store import OPEN, Claim, RelayInfo, Store
+from postroom.store import OPEN, Claim, RelayInfo, Store, per_lane
 
 PROBE = 1
 """How many messages are claimed to ask whether the brokers are back."""
@@ -157,12 +157,12 @@ class Relay:
         # Two claims never share a lane: leave some for the other batches.
         part = self._holdings.part_of(lanes, room)
         claims = await within(self._patience, self._store.claim(self.owner, part, limit=limit))
+        counts = {claim.lane: len(claim.messages) for claim in claims}
+        self._holdings.claimed(part, counts, per_lane(limit, len(part)))
         if not claims:
             return await self._reconcile(lanes)
         reach("after-claim")
-        count = sum(len(claim.messages) for claim in claims)
-        self._listeners(Claimed(count=count, lanes=len(claims), seconds=monotonic() - begin))
-        self._holdings.mark({claim.lane: claim.epoch for claim in claims}, busy=True)
+        self._listeners(Claimed(count=sum(counts.values()), lanes=len(claims), seconds=monotonic() - begin))
         self._holding_ids.update(claim.id for claim in claims)
         together = [claim for claim in claims if not claim.solo]
         if together:
@@ -206,7 +206,7 @@ class Relay:
             self._holdings.drop(lost)
             self._listeners(LanesLost(owner=self.owner, lanes=tuple(lost)))
         self._holding_ids.difference_update(claim.id for claim in claims)
-        self._holdings.mark({claim.lane: claim.epoch for claim in claims}, busy=False)
+        self._holdings.settled({claim.lane: claim.epoch for claim in claims})
         if self._holdings.is_leaving:
             self._heartbeat.nudge()
 

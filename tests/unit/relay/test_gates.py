@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -39,6 +40,7 @@ class Answering(MemoryPublisher):
         await super().open()
 
     async def publish(self, batch: Sequence[Envelope], *, timeout: timedelta) -> Sequence[Outcome]:
+        await asyncio.sleep(0)
         return [self.answers.pop(0)] * len(batch)
 
 
@@ -68,6 +70,13 @@ async def test_a_broker_that_is_away_shuts_its_gate_longer_each_time_and_any_ans
     assert isinstance(resumed, RouteResumed)
     assert isinstance(published, Published)
     assert published.count == 1
+
+
+async def test_batches_that_meet_the_same_outage_together_count_it_once() -> None:
+    heard: list[Event] = []
+    all_gates, (route,) = gates(Answering(*[Unavailable()] * 4), heard=heard)
+    await asyncio.gather(*(all_gates.of(route).publish(BATCH, SECOND) for _ in range(4)))
+    assert len(heard) == 1
 
 
 async def test_what_was_not_tried_says_nothing_of_the_broker() -> None:

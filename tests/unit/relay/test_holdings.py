@@ -12,11 +12,15 @@ def held(*lanes: int, deadline: float = 60, epoch: int = 1) -> Holdings:
     return holdings
 
 
+def in_flight(holdings: Holdings, lanes: dict[int, int]) -> None:
+    holdings.claimed(lanes, dict.fromkeys(lanes, 1), most=10)
+
+
 def test_a_lane_is_idle_until_it_is_busy() -> None:
     holdings = held(1, 2)
-    holdings.mark({1: 1}, busy=True)
+    in_flight(holdings, {1: 1})
     assert holdings.idle(now=0, needed=5) == {2: 1}
-    holdings.mark({1: 1}, busy=False)
+    holdings.settled({1: 1})
     assert holdings.idle(now=0, needed=5) == {1: 1, 2: 1}
 
 
@@ -36,8 +40,8 @@ def test_a_batch_of_an_older_epoch_may_not_be_sent() -> None:
 
 def test_an_older_batch_does_not_free_a_lane_taken_anew() -> None:
     holdings = held(1, epoch=2)
-    holdings.mark({1: 2}, busy=True)
-    holdings.mark({1: 1}, busy=False)
+    in_flight(holdings, {1: 2})
+    holdings.settled({1: 1})
     assert holdings.idle(now=0, needed=5) == {}
 
 
@@ -52,11 +56,11 @@ def test_a_lane_past_its_deadline_is_given_up_for_good() -> None:
 
 def test_what_is_above_the_fair_share_leaves_as_soon_as_it_is_idle() -> None:
     holdings = held(1, 2, 3, 4)
-    holdings.mark({1: 1, 2: 1, 3: 1}, busy=True)
+    in_flight(holdings, {1: 1, 2: 1, 3: 1})
     assert holdings.to_hand_over(2) == {4: 1}
     assert holdings.idle(now=0, needed=5) == {}
     holdings.drop([4])
-    holdings.mark({1: 1}, busy=False)
+    holdings.settled({1: 1})
     leaving = holdings.to_hand_over(2)
     assert leaving == {1: 1}
 
@@ -64,3 +68,30 @@ def test_what_is_above_the_fair_share_leaves_as_soon_as_it_is_idle() -> None:
 def test_every_lane_belongs_to_somebody() -> None:
     for relays in range(1, 70):
         assert fair_share(64, relays) * relays >= 64
+
+
+def test_lanes_that_are_full_are_claimed_from_by_themselves_and_the_others_have_their_turn() -> None:
+    holdings = held(*range(16))
+    lanes = holdings.idle(now=0, needed=5)
+    holdings.claimed(lanes, {3: 10, 7: 10, 9: 2}, most=10)
+    holdings.settled(lanes)
+    parts = [set(holdings.part_of(lanes, room=1)) for _ in range(8)]
+    assert parts.count({3, 7}) == 6
+    assert parts.count(set(range(16)) - {3, 7}) == 2
+
+
+def test_the_lanes_that_waited_longest_come_first_and_all_of_them_in_turn() -> None:
+    holdings = held(*range(8))
+    lanes = holdings.idle(now=0, needed=5)
+    parts = [set(holdings.part_of(lanes, room=4)) for _ in range(4)]
+    assert [len(part) for part in parts] == [2, 2, 2, 2]
+    assert set().union(*parts) == set(range(8))
+
+
+def test_a_lane_that_was_emptied_is_full_no_more() -> None:
+    holdings = held(1, 2)
+    lanes = holdings.idle(now=0, needed=5)
+    holdings.claimed(lanes, {1: 10}, most=10)
+    holdings.settled(lanes)
+    holdings.claimed({1: 1}, {}, most=10)
+    assert holdings.part_of(lanes, room=1) == lanes

@@ -80,8 +80,8 @@ REPLACED = {
         ("ORDER BY place, lane", "ORDER BY lane, place", "test_the_first_of_every_lane_goes_before_the_second_of_any"),
         ("WHERE NOT stopped AND NOT early", "WHERE NOT early", "a_head_in_backoff_stops_its_key"),
         (
-            "c.ceiling IS NULL OR r.seq <= c.ceiling",
-            "true",
+            "r.seq <= coalesce((CAST(:ceilings AS bigint[]))[array_position(CAST(:capped AS integer[]), r.lane)], r.seq)",
+            "CAST(:ceilings AS bigint[]) IS NOT NULL OR CAST(:capped AS integer[]) IS NOT NULL",
             "test_a_due_message_is_not_passed_when_others_of_its_lane_became_due_before_it",
         ),
         ("lane NOT IN (SELECT lane FROM crowded)", "true", "test_the_limit_is_reached_past_messages_that_have_to_wait"),

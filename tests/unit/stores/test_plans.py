@@ -245,15 +245,14 @@ def test_no_statement_of_the_hot_path_walks_over_the_outbox(
     for plan in explained.of(state, mode, name):
         assert plan.reads("outbox")
         for node in plan.reads("outbox"):
-            assert "Index" in node["Node Type"], json.dumps(node, indent=1)
-            assert "Index Cond" in node, json.dumps(node, indent=1)
+            assert "Index Cond" in node or "TID Cond" in node, json.dumps(node, indent=1)
 
 
 @in_every_state
 @in_both_modes
 def test_a_claim_reads_few_times_its_limit(explained: Explained, state: str, mode: str) -> None:
     for plan in explained.of(state, mode, "claim"):
-        assert plan.indexes("outbox") == {"outbox_line", "outbox_aside", "outbox_pkey"}
+        assert plan.indexes("outbox") == {"outbox_line", "outbox_aside", "outbox_pkey", "Tid Scan"}
         for node in plan.reads("outbox"):
             assert rows_read(node) <= 3 * LIMIT, json.dumps(node, indent=1)
         assert plan.top["Shared Hit Blocks"] + plan.top["Shared Read Blocks"] < 50 * LIMIT

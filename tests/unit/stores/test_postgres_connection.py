@@ -123,7 +123,7 @@ async def test_a_cancelled_call_leaves_nothing_and_the_store_usable(
         for task in waiting:
             task.cancel()
         ended = await asyncio.gather(*waiting, return_exceptions=True)
-    assert all(isinstance(end, asyncio.CancelledError) for end in ended)
+    assert all(isinstance(end, asyncio.CancelledError) for end in ended), ended
     assert await store.find(Query()) == []
     await asyncio.gather(*(put(store, "a") for _ in range(AT_ONCE + 3)))
     assert len(await store.find(Query())) == AT_ONCE + 3

@@ -19,6 +19,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from postroom.errors import ConfigError, StoreError, StoreUnavailable
 from postroom.stores._migrate import missing
+from postroom.stores.postgres.unhurried import UnhurriedConnection
 from postroom.tables import TableNames
 from postroom.urls import redact
 
@@ -108,7 +109,7 @@ class Connections:
             if not connection.closed and not _has_said_farewell(connection):
                 return connection
             await connection.close()
-        connection = await AsyncConnection.connect(
+        connection = await UnhurriedConnection.connect(
             self._url,
             autocommit=True,
             prepare_threshold=self._prepare_after,

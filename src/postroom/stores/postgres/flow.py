@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from itertools import groupby
-from operator import itemgetter
 from typing import Any
 
 from postroom.store import Claim, Claimed, Settled, Settlement, Verdict, per_lane
@@ -17,7 +16,6 @@ from postroom.stores.postgres.verdicts import Verdicts
 
 WALK_MAX = 16_384
 """How far one look goes along a line that is full of messages that have to wait."""
-_CLAIM_ID = itemgetter(2)
 
 
 class Flow:
@@ -128,18 +126,20 @@ class Flow:
 
 
 def _claims(owner: str, rows: Sequence[tuple[Any, ...]]) -> list[Claim]:
-    """The claims in these rows, which come lane by lane: claim id, lane, epoch, solo, held; then the message."""
-    claims: list[Claim] = []
-    for claim_id, group in groupby(rows, key=_CLAIM_ID):
-        if claim_id is None:  # nothing was chosen: the one row says only what was moved
-            continue
-        messages: list[Claimed] = []
-        held: set[str] = set()
-        of_claim = list(group)
-        _, lane, epoch, solo = of_claim[0][2:6]
-        for row in of_claim:
-            messages.append(Claimed(row[7], row[8], row[9], message_of(row[10:])))
-            if row[6]:
-                held.add(messages[-1].message.key or "")
-        claims.append(Claim(claim_id, lane, epoch, owner, solo, messages, frozenset(held)))
-    return claims
+    """The claims in these rows, each of which has claim id, lane, epoch, solo, held, and then the message."""
+    heads: dict[int, tuple[Any, ...]] = {}
+    messages: defaultdict[int, list[Claimed]] = defaultdict(list)
+    held: defaultdict[int, set[str]] = defaultdict(set)
+    if rows[0][2] is None:  # nothing was chosen: the one row says only what was moved
+        return []
+    for row in rows:
+        claim_id = row[2]
+        claimed = Claimed(row[7], row[8], row[9], message_of(row[10:]))
+        heads.setdefault(claim_id, row)
+        messages[claim_id].append(claimed)
+        if row[6] and claimed.message.key is not None:
+            held[claim_id].add(claimed.message.key)
+    return [
+        Claim(claim_id, head[3], head[4], owner, head[5], sorted(messages[claim_id]), frozenset(held[claim_id]))
+        for claim_id, head in heads.items()
+    ]

@@ -42,12 +42,15 @@ free AS MATERIALIZED (
     WHERE true
       AND NOT EXISTS (SELECT 1 FROM outbox_claim c WHERE c.lane = l.lane)  -- guard: nothing in flight
 ),
+holds AS MATERIALIZED (
+    SELECT EXISTS (SELECT 1 FROM outbox_hold WHERE lane = ANY (CAST(:lanes AS integer[]))) AS any_held
+),
 line AS MATERIALIZED (
-    SELECT l.lane, l.epoch, o.seq, o.key, o.solo, o.tried, o.early,
-        EXISTS (SELECT 1 FROM outbox_hold h WHERE h.key = o.key OFFSET 0) AS held
+    SELECT l.lane, l.epoch, o.seq, o.place_on_disk, o.key, o.solo, o.tried, o.early,
+        (SELECT any_held FROM holds) AND EXISTS (SELECT 1 FROM outbox_hold h WHERE h.key = o.key OFFSET 0) AS held
     FROM free l
     CROSS JOIN LATERAL (
-        SELECT seq, key, solo, tried_at IS NOT NULL AS tried, coalesce(due_at > :now, false) AS early
+        SELECT seq, ctid AS place_on_disk, key, solo, tried_at IS NOT NULL AS tried, coalesce(due_at > :now, false) AS early
         FROM outbox
         WHERE settled_at IS NULL AND shelf IS NULL
           AND lane = l.lane
@@ -64,10 +67,10 @@ freed AS MATERIALIZED (
     LIMIT :limit
 ),
 behind AS MATERIALIZED (
-    SELECT f.lane, f.epoch, o.seq, o.key, o.solo, o.tried, o.early
+    SELECT f.lane, f.epoch, o.seq, o.place_on_disk, o.key, o.solo, o.tried, o.early
     FROM freed f
     CROSS JOIN LATERAL (
-        SELECT seq, key, solo, tried_at IS NOT NULL AS tried, coalesce(due_at > :now, false) AS early
+        SELECT seq, ctid AS place_on_disk, key, solo, tried_at IS NOT NULL AS tried, coalesce(due_at > :now, false) AS early
         FROM outbox
         WHERE settled_at IS NULL AND shelf = 'key'
           AND key = f.key
@@ -81,13 +84,13 @@ in_sight AS MATERIALIZED (
     SELECT key FROM behind GROUP BY key HAVING count(*) >= :want
 ),
 of_freed AS MATERIALIZED (
-    SELECT lane, epoch, seq, key, solo, early, shelved,
+    SELECT lane, epoch, seq, place_on_disk, key, solo, early, shelved,
         -- A message in backoff stops the rest of its key.
         bool_or(tried AND early) OVER (PARTITION BY key ORDER BY seq) AS stopped
     FROM (
-        SELECT lane, epoch, seq, key, solo, tried, early, true AS shelved FROM behind
+        SELECT lane, epoch, seq, place_on_disk, key, solo, tried, early, true AS shelved FROM behind
         UNION ALL
-        SELECT lane, epoch, seq, key, solo, tried, early, false FROM line WHERE held AND key IN (SELECT key FROM in_sight)
+        SELECT lane, epoch, seq, place_on_disk, key, solo, tried, early, false FROM line WHERE held AND key IN (SELECT key FROM in_sight)
     ) AS both_sides
 ),
 -- R14: a window full of messages that have to wait says nothing of those behind it. They are put aside in this look, and
@@ -100,22 +103,21 @@ crowded AS MATERIALIZED (
        AND bool_or(held OR early)
        AND count(*) FILTER (WHERE NOT held AND NOT early) < :want
 ),
-ready AS MATERIALIZED (
-    SELECT lane, epoch, seq, solo, false AS held FROM line WHERE NOT held AND NOT early
+ready AS (
+    SELECT lane, epoch, seq, place_on_disk, solo, false AS held FROM line WHERE NOT held AND NOT early
     UNION ALL
-    SELECT lane, epoch, seq, solo, true FROM of_freed WHERE NOT stopped AND NOT early
+    SELECT lane, epoch, seq, place_on_disk, solo, true FROM of_freed WHERE NOT stopped AND NOT early
 ),
 ranked AS (
-    SELECT r.lane, r.epoch, r.seq, r.solo, r.held,
+    SELECT r.lane, r.epoch, r.seq, r.place_on_disk, r.solo, r.held,
         row_number() OVER lane_line AS place,
         count(*) FILTER (WHERE r.solo) OVER lane_line AS solos
     FROM ready r
-    LEFT JOIN unnest(CAST(:capped AS integer[]), CAST(:ceilings AS bigint[])) AS c (lane, ceiling) ON c.lane = r.lane
-    WHERE c.ceiling IS NULL OR r.seq <= c.ceiling
+    WHERE r.seq <= coalesce((CAST(:ceilings AS bigint[]))[array_position(CAST(:capped AS integer[]), r.lane)], r.seq)
     WINDOW lane_line AS (PARTITION BY r.lane ORDER BY r.seq)
 ),
 chosen AS MATERIALIZED (
-    SELECT lane, epoch, seq, solo, held
+    SELECT lane, epoch, seq, place_on_disk, solo, held
     FROM ranked
     WHERE place <= :want
       -- R8: one that was lost in a crash travels alone.
@@ -160,9 +162,9 @@ LEFT JOIN LATERAL (
         CASE WHEN isfinite(time) THEN time ELSE created_at END,
         CASE WHEN isfinite(expires_at) THEN expires_at END
     FROM outbox
-    WHERE seq = ch.seq
+    -- Where it stands on the disk, in this very snapshot: there is no quicker way to a row.
+    WHERE ctid = ch.place_on_disk
     OFFSET 0) AS o ON true
-ORDER BY ch.lane, o.seq
 
 -- name: peek
 SELECT EXISTS (
