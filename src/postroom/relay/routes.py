@@ -15,14 +15,19 @@ class Route:
     """Messages whose type fits the pattern go to this publisher."""
 
     to: Publisher
-    pattern: str = "*"
-    """`order.*` fits order.paid; `*` fits all."""
+    pattern: str | tuple[str, ...] = "*"
+    """`order.*` fits order.paid; `*` fits all. Of several, one must fit."""
     topic: str | None = None
     """Where at the broker; None: the message's own topic, or the transport's default."""
     retry: RetryPolicy = field(default=RetryPolicy.WORKER)
     park: bool = True
     """After a death, does the key wait for a person? Else later messages pass it by."""
     name: str = "default"
+
+    def fits(self, type_: str) -> bool:
+        """Does it take messages of this type?"""
+        patterns = (self.pattern,) if isinstance(self.pattern, str) else self.pattern
+        return any(fnmatchcase(type_, pattern) for pattern in patterns)
 
 
 class Routes:
@@ -38,8 +43,7 @@ class Routes:
     def route(self, type_: str) -> Route | None:
         """The first route whose pattern fits this type."""
         if type_ not in self._known:
-            fitting = (route for route in self._routes if fnmatchcase(type_, route.pattern))
-            self._known[type_] = next(fitting, None)
+            self._known[type_] = next((route for route in self._routes if route.fits(type_)), None)
         return self._known[type_]
 
     @property
