@@ -17,6 +17,7 @@ from postroom.fields import check_fields, one_of, within
 from postroom.limits import Limits
 from postroom.retry import MAX_ATTEMPTS_DEFAULT, Backoff, RetryPolicy
 from postroom.tables import TableNames
+from postroom.urls import HostPort
 
 __all__ = ["Limits", "RelayConfig", "RouteConfig", "Settings", "TableNames"]
 
@@ -60,6 +61,8 @@ class RelayConfig:
     """How many tries a message has, the first one included. Default 6; 1 to 1,000,000."""
     backoff: Backoff = RetryPolicy.WORKER.backoff
     """How long to wait between tries. Default 5, 10, 20, 40, 80, 160 s."""
+    health: HostPort | None = None
+    """Where `/livez` and `/readyz` are answered. Default none: nowhere."""
     no_route: NoRoute = field(default="dead", metadata=one_of("dead", "wait"))
     """What becomes of a message that no route fits: dead with NO_ROUTE (the default), or it waits for a route."""
 

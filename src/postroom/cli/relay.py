@@ -6,7 +6,10 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
 
 import click
 
@@ -15,11 +18,15 @@ from postroom.cli.notes import note
 from postroom.cli.options import store_options
 from postroom.cli.output import printable, write
 from postroom.cli.progress import Progress
+from postroom.cli.repair import messages
 from postroom.cli.session import Session
 from postroom.events import Listeners
-from postroom.relay import Drained, Relay, routes_from
+from postroom.ops.health import Health, Readiness
+from postroom.ops.health_port import HealthPort
+from postroom.relay import Relay, routes_from
+from postroom.store import OPEN, Counts, Store
 from postroom.stores import open_store
-from postroom.urls import redact
+from postroom.urls import HostPort, redact
 
 LEFT_BEHIND = 3
 """The exit code of a drain that leaves something dead or parked."""
@@ -33,7 +40,10 @@ LEFT_BEHIND = 3
     help="Where all goes: https://…, local://module:object. Default: POSTROOM_TO, or the routes in the file.",
 )
 @click.option(
-    "--drain", is_flag=True, help="End once nothing can move without a person: 0 all done, 3 something is dead."
+    "--drain",
+    is_flag=True,
+    help="End once nothing can move without a person. Exit code 0: nothing is dead; 3: something is. "
+    "Stopped before, it says how many are left, and the code means the same.",
 )
 @click.option("--lease", metavar="TIME", help="How long a lane is mine without a word from me. Default: 120s.")
 @click.option("--batch", type=int, metavar="N", help="How many messages one claim takes at most. Default: 32.")
@@ -47,6 +57,11 @@ LEFT_BEHIND = 3
     help="Waits between tries: 5,10,20 or exp:2s..10m, or a preset: worker, transfers. Default: 5,10,20,40,80,160.",
 )
 @click.option("--owner", metavar="NAME", help="A name for this relay, for people. Default: host and process id.")
+@click.option(
+    "--health",
+    metavar="[HOST:]PORT",
+    help="Answer /livez and /readyz there: ready means that every lane has a live relay. Default: no port.",
+)
 def relay(session: Session, drain: bool, owner: str | None) -> None:
     """Carry messages from the store to where --to says, or each where the [[routes]] of postroom.toml say by its type: in
     order per key, at least once, through crashes. Several relays share the work. Ctrl-C or SIGTERM ends it cleanly: what
@@ -57,6 +72,7 @@ def relay(session: Session, drain: bool, owner: str | None) -> None:
       postroom relay --store sqlite:///shop.db --to https://shop.example/hooks
       postroom relay --store postgresql://app@db/shop --to local://shop.mail:send
       postroom relay --store sqlite:///shop.db --to local://shop.mail:send --drain
+      postroom relay --config shop.toml --health 8081
     """
     settings = session.settings
     if not settings.to and not settings.routes:
@@ -67,42 +83,88 @@ def relay(session: Session, drain: bool, owner: str | None) -> None:
     # A handler that stands in the folder where the command is run is what people mean by local://module:object.
     sys.path.insert(0, "")
     left = asyncio.run(_relay(session, drain=drain, owner=owner))
-    if left is not None and (left.dead or left.parked):
-        write(f"{left.dead} dead, {left.parked} waiting behind them: see `postroom list --status dead`.")
-        sys.exit(LEFT_BEHIND)
+    if left is not None:
+        sys.exit(_judged(left))
 
 
-async def _relay(session: Session, *, drain: bool, owner: str | None) -> Drained | None:
+def _judged(left: Counts) -> int:
+    """Say what a drain leaves behind; its exit code. Open ones that wait for no person mean that it was stopped."""
+    waiting = sum(left.by_status.get(status, 0) for status in OPEN) - left.parked
+    dead = left.by_status.get("dead", 0)
+    if waiting > 0:
+        write(f"stopped before all was drained: {messages(waiting)} left")
+    if not dead and not left.parked:
+        return 0
+    write(f"{dead:,} dead, {left.parked:,} waiting behind them: see `postroom list --status dead`.")
+    return LEFT_BEHIND
+
+
+async def _relay(session: Session, *, drain: bool, owner: str | None) -> Counts | None:
+    """Run until stopped, or drained; what is in the store after a drain."""
     settings = session.settings
-    async with session.store() as store, open_store(session.url, tables=settings.tables) as heartbeat:
-        listeners = Listeners()
+    async with session.store() as store, _another(session) as heartbeat, _another(session) as watching:
         progress = Progress()
-        listeners.add(progress)
         carrier = Relay(
-            store, routes_from(settings), config=settings.relay, name=owner, heartbeat=heartbeat, listeners=listeners
+            store,
+            routes_from(settings),
+            config=settings.relay,
+            name=owner,
+            heartbeat=heartbeat,
+            listeners=Listeners(progress),
         )
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, carrier.stop)
-        for line in _introduced(carrier.owner, session):
-            write(line)
-        showing = asyncio.create_task(progress.show())
-        try:
-            if drain:
-                return await carrier.drain()
-            await carrier.run()
-            return None
-        finally:
-            showing.cancel()
-            write(progress.summary())
+        live = _Liveness()
+        async with _health_port(settings.relay.health, live, watching) as port:
+            for line in _introduced(carrier.owner, session, port):
+                write(line)
+            sys.stdout.flush()
+            showing = asyncio.create_task(progress.show())
+            live.running = running = asyncio.ensure_future(carrier.drain() if drain else carrier.run())
+            try:
+                await running
+            finally:
+                showing.cancel()
+                write(progress.summary())
+        return await store.counts() if drain else None
 
 
-def _introduced(owner: str, session: Session) -> Iterator[str]:
+def _another(session: Session) -> Store:
+    """A store with connections of its own. It connects when it is first asked."""
+    return open_store(session.url, tables=session.settings.tables)
+
+
+@dataclass
+class _Liveness:
+    """A relay lives until it ends: broken, or because it was told to."""
+
+    running: asyncio.Future[Any] | None = None
+
+    def __call__(self) -> Health:
+        if self.running is None or not self.running.done():
+            return Health(ok=True, why="The relay runs.")
+        return Health(ok=False, why="The relay has ended.")
+
+
+@asynccontextmanager
+async def _health_port(address: HostPort | None, live: _Liveness, store: Store) -> AsyncIterator[HostPort | None]:
+    """Where the health port listens, if there shall be one."""
+    if address is None:
+        yield None
+        return
+    async with HealthPort(address, live=live, ready=Readiness(store)) as port:
+        yield port.address
+
+
+def _introduced(owner: str, session: Session, port: HostPort | None) -> Iterator[str]:
     """Who carries from where to where: the first line, and with routes one more for each."""
     settings = session.settings
     if settings.to:
         yield f"relay {owner}: {session.shown_url} to {redact(settings.to)}"
-        return
-    yield f"relay {owner}: {session.shown_url} by {', '.join(route.name for route in settings.routes)}"
-    for route in settings.routes:
-        topic = f", topic {route.topic}" if route.topic else ""
-        yield printable(f"  {route.name}: {' '.join(route.pattern)} to {redact(route.to)}{topic}")
+    else:
+        yield f"relay {owner}: {session.shown_url} by {', '.join(route.name for route in settings.routes)}"
+        for route in settings.routes:
+            topic = f", topic {route.topic}" if route.topic else ""
+            yield printable(f"  {route.name}: {' '.join(route.pattern)} to {redact(route.to)}{topic}")
+    if port is not None:
+        yield f"  health: http://{port}/livez and /readyz"

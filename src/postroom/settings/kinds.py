@@ -14,6 +14,7 @@ from postroom.durations import parse_duration
 from postroom.errors import ConfigError
 from postroom.retry import PRESETS, Exponential, RetryPolicy, Table, parse_backoff
 from postroom.settings.files import read_lines
+from postroom.urls import HostPort, parse_address
 
 URLS = ("store", "to")
 """Never shown, since a URL may hold a password."""
@@ -53,6 +54,12 @@ def _patterns(value: object) -> tuple[str, ...]:
     )
 
 
+def _address(value: object) -> HostPort:
+    if isinstance(value, HostPort):
+        return value
+    return parse_address(str(value) if type(value) is int else _text(value))
+
+
 def _secrets(value: object) -> tuple[str, ...]:
     return read_lines(value if isinstance(value, Path) else Path(_text(value)))
 
@@ -78,6 +85,7 @@ _KINDS = {
     **dict.fromkeys(("Backoff", "Backoff | None"), _BACKOFF),
     "timedelta": Kind(parse_duration, (str, int, float), "a duration such as 500ms, 2s or 1h30m"),
     "Patterns": Kind(_patterns, (str, list), "a pattern such as order.*, or a list of them"),
+    "HostPort | None": Kind(_address, (str, int), "an address such as 8080 or 0.0.0.0:8080"),
     "Secrets": Kind(_secrets, (str,), "the name of a file"),
 }
 
