@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -17,9 +17,10 @@ from postroom import failpoints
 from postroom.cli.notes import note
 from postroom.cli.options import store_options
 from postroom.cli.output import printable, write
-from postroom.cli.progress import Progress
+from postroom.cli.progress import view_of
 from postroom.cli.repair import messages
 from postroom.cli.session import Session
+from postroom.cli.tally import Tally
 from postroom.events import Listeners
 from postroom.ops.health import Health, Readiness
 from postroom.ops.health_port import HealthPort
@@ -103,30 +104,48 @@ async def _relay(session: Session, *, drain: bool, owner: str | None) -> Counts 
     """Run until stopped, or drained; what is in the store after a drain."""
     settings = session.settings
     async with session.store() as store, _another(session) as heartbeat, _another(session) as watching:
-        progress = Progress()
+        tally = Tally(draining=drain)
+        view = view_of(tally, watching)
         carrier = Relay(
             store,
             routes_from(settings),
             config=settings.relay,
             name=owner,
             heartbeat=heartbeat,
-            listeners=Listeners(progress),
+            listeners=Listeners(tally, view),
         )
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, carrier.stop)
+        _stop_on_signals(carrier, tally)
         live = _Liveness()
         async with _health_port(settings.relay.health, live, watching) as port:
             for line in _introduced(carrier.owner, session, port):
                 write(line)
             sys.stdout.flush()
-            showing = asyncio.create_task(progress.show())
             live.running = running = asyncio.ensure_future(carrier.drain() if drain else carrier.run())
-            try:
-                await running
-            finally:
-                showing.cancel()
-                write(progress.summary())
+            async with _beside(view.run()):
+                await asyncio.wait([running])
+            write(tally.summary())
+            await running
         return await store.counts() if drain else None
+
+
+def _stop_on_signals(carrier: Relay, tally: Tally) -> None:
+    def stop() -> None:
+        tally.stopping = True
+        carrier.stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+
+
+@asynccontextmanager
+async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Do this meanwhile, and end it after. What goes wrong with it is no harm: it only shows."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def _another(session: Session) -> Store:
