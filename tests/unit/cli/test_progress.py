@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import pty
 import re
-import select
 import signal
-import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -20,6 +14,7 @@ from uuid import UUID
 import pytest
 from rich.console import Console
 from tests.unit.cli.running import Desk
+from tests.unit.cli.terminal import on_a_terminal, plain
 
 from postroom.cli.live import ASK_SHARE, LiveView, Seen, draw
 from postroom.cli.progress import DEAD_LETTERS_MAX, LogView, view_of
@@ -274,47 +269,6 @@ def test_a_store_that_is_slow_is_asked_seldom(monkeypatch: pytest.MonkeyPatch) -
     assert view._seen.lanes == 64
 
 
-@contextmanager
-def on_a_terminal(desk: Desk, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], Callable[[str], str]]]:
-    """The command on a terminal of its own; and a function that reads until a text has appeared, or to the end."""
-    terminal, theirs = pty.openpty()
-    env = desk.environment(TERM="xterm", COLUMNS="80", LINES="24")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "postroom", *arguments],
-        cwd=desk.folder,
-        env=env,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    shown = ""
-
-    def read(text: str) -> str:
-        nonlocal shown
-        end = time.monotonic() + 60
-        while text not in shown or not text:
-            assert time.monotonic() < end, shown
-            if not select.select([terminal], [], [], 1)[0]:
-                continue
-            try:
-                part = os.read(terminal, 65_536)
-            except OSError:  # Linux's way to say that the other side is closed
-                part = b""
-            if not part:
-                assert not text, f"{text!r} never came: {shown}"
-                return shown
-            shown += part.decode(errors="replace")
-        return shown
-
-    try:
-        yield process, read
-    finally:
-        process.kill()
-        process.wait()
-        os.close(terminal)
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_leaves_the_terminal_in_order_with_one_last_line(desk: Desk, number: signal.Signals) -> None:
     desk("put", "order.paid", "--key", "a")
@@ -326,7 +280,7 @@ def test_a_signal_leaves_the_terminal_in_order_with_one_last_line(desk: Desk, nu
         shown = read("")
         assert process.wait(60) == 0
     assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l"), "the cursor is back"
-    last = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown).splitlines()[-1]
+    last = plain(shown).splitlines()[-1]
     assert re.fullmatch(r"1 published \(\d+/s\), 0 failed tries, 0 dead", last)
     assert "Traceback" not in shown
 
