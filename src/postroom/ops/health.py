@@ -62,7 +62,7 @@ class Readiness:
 def ready(lanes: Sequence[Lane], relays: Iterable[RelayInfo], now: datetime) -> Health:
     """Whether each of these lanes has a live owner at this moment."""
     seen = {relay.owner: relay.seen_at for relay in relays}
-    orphans = [lane.lane for lane in lanes if not _has_live_owner(lane, seen, now)]
+    orphans = [lane.lane for lane in lanes if not has_live_owner(lane, seen, now)]
     if not orphans:
         return Health(ok=True, why=f"All {len(lanes):,} lanes have a live relay.")
     named = ", ".join(map(str, orphans[:SHOWN]))
@@ -71,7 +71,8 @@ def ready(lanes: Sequence[Lane], relays: Iterable[RelayInfo], now: datetime) -> 
     return Health(ok=False, why=f"{len(orphans):,} of {len(lanes):,} lanes {have} no live relay: {named}{more}.")
 
 
-def _has_live_owner(lane: Lane, seen: Mapping[str, datetime | None], now: datetime) -> bool:
+def has_live_owner(lane: Lane, seen: Mapping[str, datetime | None], now: datetime) -> bool:
+    """Does the lease of this lane run, and was its owner heard of lately? *seen* says when, by owner."""
     if lane.owner is None or lane.lease_until is None or lane.lease_until <= now:
         return False
     heard = seen.get(lane.owner)
