@@ -52,7 +52,8 @@ class RelayConfig:
     batch: int = field(default=32, metadata=within(1, 10_000))
     """How many messages are claimed at once, at most. Default 32; 1 to 10,000."""
     poll: timedelta = field(default=timedelta(seconds=0.5), metadata=within(MILLISECOND, HOUR))
-    """How long an idle relay waits before it looks again, at most. Default 0.5 s; 1 ms to 1 h."""
+    """How long an idle relay waits before it looks again, at most; twice as long where the store tells it of commits.
+    Default 0.5 s; 1 ms to 1 h."""
     lease: timedelta = field(default=timedelta(seconds=120), metadata=within(100 * MILLISECOND, 24 * HOUR))
     """How long a silent relay keeps its lanes. Default 120 s; 100 ms to 24 h; two send time-outs at least."""
     send_timeout: timedelta = field(default=timedelta(seconds=2.5), metadata=within(MILLISECOND, HOUR))
@@ -64,7 +65,7 @@ class RelayConfig:
     health: HostPort | None = None
     """Where `/livez` and `/readyz` are answered. Default none: nowhere."""
     no_route: NoRoute = field(default="dead", metadata=one_of("dead", "wait"))
-    """What becomes of a message that no route fits: dead with NO_ROUTE (the default), or it waits for a route."""
+    """What becomes of a message that no route fits: `dead` (and its key is parked), or it will `wait`. Default dead."""
 
     def __post_init__(self) -> None:
         check_fields(self)

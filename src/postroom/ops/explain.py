@@ -12,9 +12,9 @@ from uuid import UUID
 from postroom.clock import utcnow
 from postroom.ops.health import has_live_owner
 from postroom.ops.words import count, ordinal, roughly
+from postroom.relay.verdict import NO_ROUTE
 from postroom.store import OPEN, Lane, Query, Record, RelayInfo, Status, Store
 
-NO_ROUTE = "NO_ROUTE"
 NEVER_SENT = (NO_ROUTE, "CORRUPT_PAYLOAD")
 """What a relay says of a message that it did not even try to send."""
 IN_THE_WAY: tuple[Status, ...] = ("dead", *OPEN)
