@@ -18,6 +18,9 @@ EVERY_SECONDS = 10.0
 DEAD_LETTERS_MAX = 20
 """How many dead letters are told one by one between two times of the numbers: a flood of them must not be one of lines."""
 
+SAID_MAX = 120
+"""How much of an error a line repeats; `postroom explain` has the rest."""
+
 
 class View(Protocol):
     """Shows a tally while it runs."""
@@ -72,7 +75,7 @@ class LogView:
                 return f"lost {_lanes(event.lanes)}: {len(self._tally.lanes):,} now"
             case RoutePaused() if event.route not in self._paused:  # each probe in vain says it again
                 self._paused.add(event.route)
-                return f"route {event.route} is paused: the broker is away ({event.code}); no message pays for that"
+                return f"route {event.route} is paused: the broker is away ({_said(event)}); no message pays for that"
             case RouteResumed():
                 self._paused.discard(event.route)
                 return f"route {event.route} goes on: the broker is back"
@@ -84,7 +87,13 @@ class LogView:
 
 def dead_letter(event: Buried) -> str:
     """A death in a line."""
-    return f"dead letter: {event.type} {event.id}: {event.code}, see `postroom explain {event.id}`"
+    return f"dead letter: {event.type} {event.id}: {_said(event)}"
+
+
+def _said(event: Buried | RoutePaused) -> str:
+    """The code, and what was said with it, as far as a log wants to know."""
+    said = ": ".join(filter(None, (event.code, event.error)))
+    return said if len(said) <= SAID_MAX else f"{said[: SAID_MAX - 1]}…"
 
 
 def _lanes(lanes: Sequence[int]) -> str:

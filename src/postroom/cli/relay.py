@@ -104,11 +104,12 @@ async def _relay(session: Session, *, drain: bool, owner: str | None) -> Counts 
     """Run until stopped, or drained; what is in the store after a drain."""
     settings = session.settings
     async with session.store() as store, _another(session) as heartbeat, _another(session) as watching:
-        tally = Tally(draining=drain)
+        routes = routes_from(settings)
+        tally = Tally(draining=drain, brokers=len({id(route.to) for route in routes}))
         view = view_of(tally, watching)
         carrier = Relay(
             store,
-            routes_from(settings),
+            routes,
             config=settings.relay,
             name=owner,
             heartbeat=heartbeat,
@@ -123,7 +124,8 @@ async def _relay(session: Session, *, drain: bool, owner: str | None) -> Counts 
             live.running = running = asyncio.ensure_future(carrier.drain() if drain else carrier.run())
             async with _beside(view.run()):
                 await asyncio.wait([running])
-            write(tally.summary())
+            if running.exception() is None or any(tally.numbers):
+                write(tally.summary())
             await running
         return await store.counts() if drain else None
 

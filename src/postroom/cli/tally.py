@@ -27,10 +27,10 @@ SAMPLE_SECONDS = 0.1
 class Tally:
     """Listens to a relay, and knows the numbers."""
 
-    def __init__(self, *, draining: bool = False, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, *, draining: bool = False, brokers: int = 1, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._begin = clock()
-        self._draining = draining
+        self._draining, self._brokers = draining, brokers
         self.stopping = False
         self.published = self.failed = self.dead = self.expired = 0
         self.lanes: set[int] = set()
@@ -51,7 +51,9 @@ class Tally:
                 self.paused[event.route] = event
             case RouteResumed():
                 self.paused.pop(event.route, None)
-            case Retried() | Buried():
+            case Buried():
+                self.last_failure = event
+            case Retried() if event.spent:
                 self.last_failure = event
 
     def _add(self, settled: Settled) -> None:
@@ -89,7 +91,7 @@ class Tally:
         """What it is doing, in a word or two."""
         if self.stopping:
             return "stopping"
-        if self.paused:
+        if len(self.paused) >= self._brokers:
             return "paused: broker away"
         return "draining" if self._draining else "running"
 

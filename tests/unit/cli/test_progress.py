@@ -37,7 +37,7 @@ from postroom.stores.memory import MemoryStore
 
 ID = UUID("018f2c5e-7c1a-7b3e-9d53-2f1f0a6f4c11")
 SECOND = timedelta(seconds=1)
-DEATH = Buried(id=ID, type="order.paid", attempts=6, code="MAX_ATTEMPTS")
+DEATH = Buried(id=ID, type="order.paid", attempts=6, code="MAX_ATTEMPTS", error="TIMEOUT: no answer")
 AWAY = RoutePaused(route="orders", code="CONNECT_FAILED", delay=SECOND)
 BACK = RouteResumed(route="orders", seconds=1.0)
 
@@ -106,6 +106,23 @@ def test_the_state_says_what_matters_most() -> None:
     assert tally.state == "stopping"
 
 
+def test_one_broker_of_two_that_is_away_does_not_pause_the_relay() -> None:
+    tally = Tally(brokers=2)
+    tally(AWAY)
+    assert tally.state == "running"
+    tally(RoutePaused(route="mail", code="CONNECT_FAILED", delay=SECOND))
+    assert tally.state == "paused: broker away"
+
+
+def test_a_wait_that_cost_no_attempt_is_no_failure() -> None:
+    tally = Tally()
+    tally(Retried(id=ID, type="order.paid", attempts=0, code="CONNECT_FAILED", delay=SECOND, spent=False))
+    assert tally.last_failure is None
+    retried = Retried(id=ID, type="order.paid", attempts=1, code="TIMEOUT", delay=SECOND)
+    tally(retried)
+    assert tally.last_failure == retried
+
+
 # ── in a log ──
 
 
@@ -124,13 +141,19 @@ def test_what_a_person_must_know_is_told_at_once(capsys: pytest.CaptureFixture[s
         "lost 1 lane: 1 now",
         "route orders is paused: the broker is away (CONNECT_FAILED); no message pays for that",
         "route orders goes on: the broker is back",
-        f"dead letter: order.paid {ID}: MAX_ATTEMPTS, see `postroom explain {ID}`",
+        f"dead letter: order.paid {ID}: MAX_ATTEMPTS: TIMEOUT: no answer",
     ]
 
 
 def test_what_goes_well_and_what_is_tried_again_is_told_with_the_numbers(capsys: pytest.CaptureFixture[str]) -> None:
     retried = Retried(id=ID, type="order.paid", attempts=1, code="TIMEOUT", delay=SECOND)
     assert log(settled(published=5), retried, capsys=capsys) == []
+
+
+def test_a_long_error_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    (line,) = log(Buried(id=ID, type="a", attempts=1, code="X", error="y" * 10_000), capsys=capsys)
+    assert line.endswith("…")
+    assert len(line) < 200
 
 
 def test_a_broker_that_goes_away_twice_is_told_twice(capsys: pytest.CaptureFixture[str]) -> None:
@@ -224,7 +247,7 @@ def test_a_broker_or_a_store_that_is_away_is_shown() -> None:
     tally = Tally()
     tally(AWAY)
     head, *_, last = drawn(tally, Seen(away=True))
-    assert head.startswith("● paused: broker away (orders: CONNECT_FAILED)   0 lanes")
+    assert head.startswith("● paused: broker away (orders is away: CONNECT_FAILED)   0 lanes")
     assert last.endswith("the store does not answer")
 
 

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+import socket
+import subprocess
+import sys
+import time
+
 import pytest
 from tests.unit.cli.running import Desk
 
@@ -58,6 +64,40 @@ def test_what_no_route_fits_is_dead_and_says_why(shop: Desk) -> None:
     assert done.code == 3
     (dead,) = shop("list", "--status", "dead", "--json").objects()
     assert (dead["key"], dead["last_error_code"]) == ("b", "NO_ROUTE")
+
+
+def test_a_drain_that_could_not_end_is_refused(shop: Desk) -> None:
+    text = ROUTES.partition("[[routes]]\nto")[0]
+    (shop.folder / "postroom.toml").write_text(f'[relay]\nno_route = "wait"\n{text}')
+    refused = shop("relay", "--drain")
+    assert refused.code == 2
+    assert refused.err.startswith("error: A drain would not end while messages wait for a route")
+    assert "published" not in refused.out
+
+
+def test_one_broker_that_is_away_counts_no_failed_try(shop: Desk) -> None:
+    """The other route goes on, and the end of the log says the truth."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        away = f'"http://127.0.0.1:{closed.getsockname()[1]}"'
+        (shop.folder / "postroom.toml").write_text(ROUTES.replace('"local://handlers:rest"', away))
+        command = [sys.executable, "-m", "postroom", "relay", "--poll", "50ms"]
+        relay = subprocess.Popen(command, cwd=shop.folder, env=shop.environment(), stdout=subprocess.PIPE, text=True)
+        try:
+            assert relay.stdout is not None
+            next(line for line in relay.stdout if "route route-2 is paused: the broker is away" in line)
+            end = time.monotonic() + 60
+            while not delivered(shop, "orders"):
+                assert time.monotonic() < end
+                time.sleep(0.05)
+            relay.send_signal(signal.SIGTERM)
+            out, _ = relay.communicate(timeout=60)
+        finally:
+            relay.kill()
+            relay.communicate()
+    assert out.splitlines()[-1].endswith("0 failed tries, 0 dead")
+    (waiting,) = shop("list", "--key", "b", "--json").objects()
+    assert (waiting["status"], waiting["attempts"]) == ("pending", 0)
 
 
 def test_a_password_in_the_url_of_a_route_is_never_shown(shop: Desk) -> None:
