@@ -5,17 +5,26 @@ Nothing here reads a file or the environment: `postroom.settings.load` does.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from fnmatch import fnmatchcase
+from typing import Literal, TypeAlias
 
 from postroom.durations import format_duration
 from postroom.errors import ConfigError
-from postroom.fields import check_fields, within
+from postroom.fields import check_fields, one_of, within
 from postroom.limits import Limits
 from postroom.retry import MAX_ATTEMPTS_DEFAULT, Backoff, RetryPolicy
 from postroom.tables import TableNames
+from postroom.urls import HostPort
 
-__all__ = ["Limits", "RelayConfig", "Settings", "TableNames"]
+__all__ = ["Limits", "RelayConfig", "RouteConfig", "Settings", "TableNames"]
+
+AfterDeath: TypeAlias = Literal["park", "skip"]
+NoRoute: TypeAlias = Literal["dead", "wait"]
+Patterns: TypeAlias = tuple[str, ...]
+Secrets: TypeAlias = tuple[str, ...]
 
 LEASE_PER_SEND = 2
 """A lease lasts at least so many send time-outs.
@@ -53,14 +62,13 @@ class RelayConfig:
     """How many tries a message has, the first one included. Default 6; 1 to 1,000,000."""
     backoff: Backoff = RetryPolicy.WORKER.backoff
     """How long to wait between tries. Default 5, 10, 20, 40, 80, 160 s."""
-
-    no_route: str = "dead"
+    health: HostPort | None = None
+    """Where `/livez` and `/readyz` are answered. Default none: nowhere."""
+    no_route: NoRoute = field(default="dead", metadata=one_of("dead", "wait"))
     """What becomes of a message that no route fits: `dead` (and its key is parked), or it will `wait`. Default dead."""
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.no_route not in ("dead", "wait"):
-            raise ConfigError(f"no_route is {self.no_route!r}; it must be dead or wait.", no_route=self.no_route)
         if self.lease < LEASE_PER_SEND * self.send_timeout:
             raise ConfigError(
                 f"lease is {format_duration(self.lease)} with a send_timeout of {format_duration(self.send_timeout)}; "
@@ -77,6 +85,53 @@ class RelayConfig:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class RouteConfig:
+    """Where messages of some types go, and how. Its `repr` shows no URL and no secret.
+
+    >>> RouteConfig(name="orders", pattern=("order.*",), to="https://shop.example/hooks").fits("order.paid")
+    True
+    """
+
+    to: str = field(repr=False)
+    """The URL of the broker, webhook or function."""
+    name: str = "default"
+    """What a person calls it; `route-1`, `route-2` … in a file that does not say."""
+    pattern: Patterns = ("*",)
+    """Which types it takes: `order.*` fits order.paid, `*` fits all. Default all."""
+    topic: str | None = None
+    """Where at the broker. Default: the message's own topic, or the transport's default."""
+    after_death: AfterDeath = field(default="park", metadata=one_of("park", "skip"))
+    """Whether the key of a dead message waits for a person (the default), or later messages pass it by."""
+    max_attempts: int | None = field(default=None, metadata=within(1, 1_000_000))
+    """How many tries a message has. Default: the relay's."""
+    backoff: Backoff | None = None
+    """How long to wait between tries. Default: the relay's."""
+    source: str | None = None
+    """CloudEvents' source. Default: the one for all, else `postroom`."""
+    secrets: Secrets = field(default=(), repr=False)
+    """What webhooks are signed with, newest first. Default: those for all."""
+    public_only: bool | None = None
+    """Whether only public addresses are delivered to. Default: as for all."""
+    concurrency: int | None = field(default=None, metadata=within(1, 1_000))
+    """How many messages are under way at once, to a webhook or a function. Default 16; 1 to 1,000."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if not self.name or not self.name.isprintable():
+            raise ConfigError(f"a route is called {self.name!r}; give it a name that can be printed.", name=self.name)
+        if not self.pattern or not all(self.pattern):
+            raise ConfigError("pattern is empty; write one like order.*, or leave it out for all types.")
+
+    def fits(self, type_: str) -> bool:
+        """Does it take messages of this type?"""
+        return any(fnmatchcase(type_, pattern) for pattern in self.pattern)
+
+    def retry(self, otherwise: RetryPolicy) -> RetryPolicy:
+        """Its own backoff and cap, and where it has none the relay's."""
+        return RetryPolicy(self.backoff or otherwise.backoff, self.max_attempts or otherwise.max_attempts)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Settings:
     """Everything that can be set. Its `repr` shows no URL, since a URL may hold a password."""
 
@@ -84,6 +139,14 @@ class Settings:
     """The URL of the database. Default none: then it must be given where it is needed."""
     to: str | None = field(default=None, repr=False)
     """The URL of the broker. Default none: then it must be given where it is needed."""
+    source: str | None = None
+    """CloudEvents' source of what is sent: who says it. Default `postroom`."""
+    secrets: Secrets = field(default=(), repr=False)
+    """What webhooks are signed with, newest first. Default none: they are not signed."""
+    public_only: bool = False
+    """Whether webhooks go to public addresses only. Default no: the URL an operator gives is trusted."""
+    routes: tuple[RouteConfig, ...] = ()
+    """Which types go where, the first that fits. Default none: then all goes where `to` says."""
     lanes: int = field(default=64, metadata=within(1, 1_024))
     """How many lanes `init` makes. Default 64; 1 to 1,024. Later it changes only with nothing open."""
     relay: RelayConfig = RelayConfig()
@@ -95,3 +158,28 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        _check_routes(self.routes)
+
+
+def _check_routes(routes: Iterable[RouteConfig]) -> None:
+    """Raise ConfigError unless each route has its own name and can be reached."""
+    before: dict[str, RouteConfig] = {}
+    for route in routes:
+        if route.name in before:
+            raise ConfigError(f"two routes are called {route.name!r}; give each its own name.", name=route.name)
+        taken = [earlier for earlier in before.values() if all(_covered(each, earlier) for each in route.pattern)]
+        if taken:
+            raise ConfigError(
+                f"route {route.name!r} can never be reached: {taken[0].name!r} before it takes all that it fits; "
+                "move it up, or take it out.",
+                name=route.name,
+            )
+        before[route.name] = route
+
+
+def _covered(pattern: str, earlier: RouteConfig) -> bool:
+    """Does the earlier route take every type that this pattern fits? For sure, that is: no is also "cannot tell".
+
+    A pattern of letters and stars alone that fits another pattern, read as a text, fits all that this one fits."""
+    sure = (each for each in earlier.pattern if not set("?[") & set(each) or each == pattern)
+    return any(each == pattern or (fnmatchcase(pattern, each) and "[" not in pattern) for each in sure)

@@ -74,6 +74,7 @@ class Settled:
 
     published: int = 0
     failed: int = 0
+    """Tries that failed and cost an attempt."""
     dead: int = 0
     expired: int = 0
     seconds: float
@@ -94,9 +95,11 @@ class _OfMessage:
 
 @dataclass(frozen=True, kw_only=True)
 class Retried(_OfMessage):
-    """A try failed; there will be another after `delay`."""
+    """A try failed, or its broker was away; there will be another after `delay`."""
 
     delay: timedelta
+    spent: bool = True
+    """Did it cost an attempt? Not when the broker was away, or no route fits it."""
 
 
 class Buried(_OfMessage):

@@ -14,11 +14,23 @@ def within(low: int | timedelta, high: int | timedelta) -> dict[str, Any]:
     return {"within": (low, high)}
 
 
+def one_of(*words: str) -> dict[str, Any]:
+    """The metadata of a field that must be one of these words."""
+    return {"one_of": words}
+
+
 def check_fields(config: Any) -> None:
-    """Raise ConfigError, naming the field, its value and what is allowed, unless all are within their limits."""
+    """Raise ConfigError, naming the field, its value and what is allowed, unless all are within their limits.
+
+    None is allowed where it is the default."""
     for each in fields(config):
+        value = getattr(config, each.name)
+        if value is None and each.default is None:
+            continue
         if within := each.metadata.get("within"):
-            _check(each.name, getattr(config, each.name), *within)
+            _check(each.name, value, *within)
+        if (words := each.metadata.get("one_of")) and value not in words:
+            raise ConfigError(f"{each.name} is {value!r}; it must be {' or '.join(words)}.", **{each.name: value})
 
 
 def _check(name: str, value: Any, low: Any, high: Any) -> None:

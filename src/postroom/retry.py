@@ -25,7 +25,10 @@ MAX_ATTEMPTS_DEFAULT = 6
 MAX_ATTEMPTS = "MAX_ATTEMPTS"
 """The code of a message that was given up because its tries are used up."""
 
-_RIGHT = "write delays like 5,10,20 or 5s,1m,10m, or exp:2s..10m for doubling from 2 s to 10 min."
+_RIGHT = (
+    "write delays like 5,10,20 or 5s,1m,10m, or exp:2s..10m for doubling from 2 s to 10 min, "
+    "or the name of a preset: worker or transfers."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +144,11 @@ class RetryPolicy:
             raise ConfigError(f"max_attempts is {self.max_attempts!r}; it must be a whole number, 1 or more.")
 
     @classmethod
-    def parse(cls, text: str, *, max_attempts: int = MAX_ATTEMPTS_DEFAULT) -> RetryPolicy:
-        """Reads a backoff as `parse_backoff` does, with a cap."""
-        return cls(parse_backoff(text), max_attempts)
+    def parse(cls, text: str, *, max_attempts: int | None = None) -> RetryPolicy:
+        """Reads a backoff as `parse_backoff` does, with a cap: this one, else the preset's, else 6."""
+        preset = PRESETS.get(text.strip())
+        cap = preset.max_attempts if preset else MAX_ATTEMPTS_DEFAULT
+        return cls(parse_backoff(text), cap if max_attempts is None else max_attempts)
 
     def decide(
         self, attempts: int, *, retry_after: timedelta | None = None, roll: float | None = None
@@ -162,11 +167,13 @@ class RetryPolicy:
 
 
 def parse_backoff(text: str) -> Backoff:
-    """Reads `5,10,20` (a table) or `exp:FIRST..CEILING[*FACTOR]`, then maybe `~JITTER`; `str` writes it.
+    """Reads `5,10,20` (a table) or `exp:FIRST..CEILING[*FACTOR]`, then maybe `~JITTER`; or a preset's name. `str` writes it.
 
-    >>> str(parse_backoff("exp:2..600*3~0.5")), str(parse_backoff("5,90"))
-    ('exp:2s..10m*3.0~0.5', '5s,1m30s')
+    >>> str(parse_backoff("exp:2..600*3~0.5")), str(parse_backoff("5,90")), str(parse_backoff("transfers"))
+    ('exp:2s..10m*3.0~0.5', '5s,1m30s', 'exp:2s..10m')
     """
+    if preset := PRESETS.get(text.strip()):
+        return preset.backoff
     way, has_jitter, share = text.strip().partition("~")
     span, grows, times = way.partition("*")
     exponential = span.startswith("exp:")
@@ -183,6 +190,10 @@ def parse_backoff(text: str) -> Backoff:
     return Table(delays, jitter)
 
 
+PRESETS: dict[str, RetryPolicy] = {}
+"""Policies that have a name: it may be given for a backoff, and brings its cap along."""
+
+
 def _not_understood(text: str) -> ConfigError:
     return ConfigError(f"backoff {short(text)} is not understood; {_RIGHT}", backoff=text)
 
@@ -194,3 +205,4 @@ def _between(name: str, value: float, low: float, high: float) -> None:
 
 RetryPolicy.WORKER = RetryPolicy.parse("5,10,20,40,80,160", max_attempts=6)
 RetryPolicy.TRANSFERS = RetryPolicy.parse("exp:2s..10m", max_attempts=5)
+PRESETS |= {"worker": RetryPolicy.WORKER, "transfers": RetryPolicy.TRANSFERS}

@@ -6,8 +6,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -27,6 +27,29 @@ class TransportCapabilities:
     """Many messages cost one round trip."""
     largest: int | None = None
     """The largest body in bytes, where the transport itself knows one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransportOptions:
+    """What may be asked of a transport beside its URL. One that cannot honour an option refuses it; None asks nothing."""
+
+    source: str | None = None
+    """CloudEvents' source: who says it. None: the transport's own default, `postroom`."""
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    """What webhooks are signed with, newest first."""
+    public_only: bool = False
+    """Refuse every address that is not of the public internet: for URLs that strangers give."""
+    concurrency: int | None = None
+    """How many messages are under way at once."""
+
+    @property
+    def asked(self) -> frozenset[str]:
+        """The names of the options that ask for something."""
+        return frozenset(each.name for each in fields(self) if getattr(self, each.name) != each.default)
+
+    def only(self, names: Collection[str]) -> TransportOptions:
+        """The same, asking for nothing but these."""
+        return TransportOptions(**{name: getattr(self, name) for name in self.asked if name in names})
 
 
 @dataclass(frozen=True, slots=True)

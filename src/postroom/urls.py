@@ -7,10 +7,13 @@ end up in error messages. So nothing here parses: where a string can be read in 
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from postroom.errors import ConfigError
 
 HIDDEN = "***"
+LOOPBACK = "127.0.0.1"
+PORT_MAX = 65_535
 
 _WORDS = r"pass|pwd|secret|token|credential|signature|api_?key|access_?key|authmechanismproperties"
 _SENSITIVE = rf"[^=&;#?\s]*(?:{_WORDS})[^=&;#?\s]*"
@@ -24,6 +27,8 @@ _DSN = re.compile(r"\s*\w+\s*=")
 _DSN_PAIR = re.compile(f"(?s){_PAIR}")
 _DSN_WELL_FORMED = re.compile(rf"(?s)(?:\s*{_PAIR})*\s*")
 _DSN_REST = re.compile(rf"(?is)({_SENSITIVE}\s*=).*")
+
+_ADDRESS = re.compile(r"(?:(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[\w.-]*)):)?(?P<port>[0-9]{1,5})", re.ASCII)
 
 _NO_USER = {"sqlite", "local", "memory"}
 """After these comes a path or a name, never a user."""
@@ -58,6 +63,31 @@ def split_scheme(url: str) -> tuple[str, str]:
     if not match or not match[2]:
         raise ConfigError(f"{redact(url)!r} is no URL; it must start with a scheme, as sqlite:///shop.db does.")
     return match[1].lower(), url[match.end() :]
+
+
+class HostPort(NamedTuple):
+    """Where to listen."""
+
+    host: str
+    port: int
+    """0: any that is free."""
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_address(text: str) -> HostPort:
+    """Reads `8080`, `:8080`, `0.0.0.0:8080` or `[::1]:8080`; without a host, only this machine can reach it.
+
+    >>> str(parse_address("8080")), parse_address("[::1]:8080").host
+    ('127.0.0.1:8080', '::1')
+    """
+    match = _ADDRESS.fullmatch(text.strip())
+    if not match or int(match["port"]) > PORT_MAX:
+        raise ConfigError(
+            f"{text[:60]!r} is no address to listen at; write 8080, or 0.0.0.0:8080 for all who can reach it."
+        )
+    return HostPort(match["v6"] or match["host"] or LOOPBACK, int(match["port"]))
 
 
 def _hide_user(rest: str, scheme: str) -> str:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import timedelta
@@ -15,9 +18,9 @@ from postroom.message import Message
 from postroom.testing.contracts import PublisherContract
 from postroom.testing.contracts._case import a_message
 from postroom.testing.contracts.publisher import Broker, Rig
-from postroom.transport import NOT_STARTED, Envelope, Failed, Sent
+from postroom.transport import NOT_STARTED, Envelope, Failed, Outcome, Sent, Unavailable
 from postroom.transports import open_transport
-from postroom.transports.local import LocalPublisher, load
+from postroom.transports.local import STUCK_MAX, LocalPublisher, load
 
 
 class Handled:
@@ -112,6 +115,71 @@ async def test_a_long_line_is_answered_in_time_and_what_was_handled_is_sent() ->
     assert sent > 0
     assert list(outcomes[sent:]) == [NOT_STARTED] * (20 - sent)
     await publisher.close()
+
+
+def _exit(message: Message) -> None:
+    sys.exit(3)
+
+
+async def _exit_async(message: Message) -> None:
+    sys.exit(3)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("handler", [_exit, _exit_async], ids=["sync", "async"])
+async def test_a_handler_that_asks_to_exit_fails_and_the_relay_goes_on(handler: Callable[[Message], Any]) -> None:
+    publisher = LocalPublisher(handler)
+    (outcome,) = await publisher.publish([Envelope(a_message())], timeout=timedelta(seconds=20))
+    assert outcome == Failed("HANDLER_ERROR", "SystemExit: 3")
+    await publisher.close()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_handlers_that_never_return_take_no_place_from_the_others() -> None:
+    """One bad message never stops another key, however often it hangs. Beyond a limit the route pauses, aloud."""
+    over = threading.Event()
+    publisher = LocalPublisher(lambda message: message.key == "good" or over.wait(60), concurrency=2)
+
+    async def handle(key: str, timeout: timedelta) -> Outcome:
+        (outcome,) = await publisher.publish([Envelope(a_message(key=key))], timeout=timeout)
+        return outcome
+
+    stuck = 0
+    while stuck < STUCK_MAX:
+        outcome = await handle("bad", timedelta(milliseconds=20))
+        stuck += isinstance(outcome, Failed)  # else it had no time to begin
+        assert outcome == NOT_STARTED or isinstance(outcome, Failed)
+        if stuck < STUCK_MAX:
+            assert isinstance(await handle("good", timedelta(seconds=20)), Sent)
+    assert isinstance(refused := await handle("good", timedelta(seconds=20)), Unavailable)
+    assert refused.code == "HANDLERS_STUCK"
+    over.set()
+    async with asyncio.timeout(20):
+        while not isinstance(await handle("good", timedelta(seconds=20)), Sent):
+            await asyncio.sleep(0.01)
+    await publisher.close()
+
+
+def test_a_handler_that_never_returns_does_not_keep_the_process() -> None:
+    code = """if True:
+        import asyncio, time
+        from datetime import timedelta
+        from postroom.message import Message
+        from postroom.transport import Envelope
+        from postroom.transports.local import LocalPublisher
+
+        async def main():
+            publisher = LocalPublisher(lambda _: time.sleep(3_600))
+            print(await publisher.publish([Envelope(Message("a.b"))], timeout=timedelta(milliseconds=10)))
+            await publisher.close()
+
+        asyncio.run(main())
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "TIMEOUT" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from postroom import open_store
+from postroom import Settings, open_store
+from postroom.settings import load
 from postroom.store import Query, Record
 
 ROOT = Path(__file__).parents[2]
@@ -121,7 +122,8 @@ def test_a_console_block_runs(block: Block, tmp_path: Path) -> None:
     prepare(f"sqlite:///{tmp_path / 'shop.db'}")
     for line in block.code.splitlines():
         if line.startswith("$ "):
-            program, *arguments = shlex.split(line[2:])
+            program, *arguments = shlex.split(line[2:], comments=True)
+            code = re.search(r"# exit code (\d+)", line)
             assert program == "postroom"
             done = subprocess.run(
                 [sys.executable, "-m", program, *arguments],
@@ -131,7 +133,24 @@ def test_a_console_block_runs(block: Block, tmp_path: Path) -> None:
                 timeout=60,
                 check=False,
             )
-            assert done.returncode == 0, done.stderr
+            assert done.returncode == (int(code[1]) if code else 0), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("block", blocks("toml"), ids=str)
+def test_a_toml_block_is_a_file_of_settings(block: Block, tmp_path: Path) -> None:
+    for name in re.findall(r'_file = "([^"]+)"', block.code):
+        (tmp_path / name).write_text("whsec_bmV3")
+        (tmp_path / name).chmod(0o600)
+    (tmp_path / "postroom.toml").write_text(block.code)
+    settings = load(env={}, toml=tmp_path / "postroom.toml")
+    assert settings != Settings()
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "mail.py").write_text("def send(message): ...\n")
+    run(
+        "from postroom.relay import routes_from; from postroom.settings import load; from pathlib import Path\n"
+        "assert routes_from(load(env={}, toml=Path('postroom.toml')))",
+        tmp_path,
+    )
 
 
 def test_there_are_blocks_of_every_kind() -> None:
@@ -139,6 +158,7 @@ def test_there_are_blocks_of_every_kind() -> None:
     assert len(blocks("python")) >= 7
     assert blocks("sql")
     assert blocks("console")
+    assert blocks("toml")
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"], ids=lambda page: page.name)

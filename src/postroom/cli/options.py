@@ -21,6 +21,7 @@ Command = Callable[..., None]
 SETTINGS = (
     "store", "table_prefix", "schema",
     "to", "lease", "batch", "concurrency", "poll", "send_timeout", "max_attempts", "backoff",
+    "health",
 )  # fmt: skip
 """Options that are settings: they go into the Session, before the environment and the file."""
 

@@ -1,71 +1,106 @@
-"""What a relay is doing, for whoever watches: one line that is rewritten on a terminal, a line now and then in a log."""
+"""What a relay is doing, for whoever watches: a view on a terminal, a line now and then in a log."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
+from collections.abc import Sequence
+from typing import Protocol
 
-from postroom.cli.notes import note
-from postroom.cli.output import write
-from postroom.clock import monotonic
-from postroom.events import Event, LanesLost, LanesReleased, LanesTaken, RoutePaused, RouteResumed, Settled
+from postroom.cli.output import printable, write
+from postroom.cli.tally import Tally
+from postroom.events import Buried, Event, LanesLost, LanesReleased, LanesTaken, RoutePaused, RouteResumed
+from postroom.store import Store
 
-ON_TERMINAL_SECONDS = 0.2
-IN_LOG_SECONDS = 10.0
+EVERY_SECONDS = 10.0
+"""How often a log gets the numbers, at most."""
+DEAD_LETTERS_MAX = 20
+"""How many dead letters are told one by one between two times of the numbers: a flood of them must not be one of lines."""
+
+SAID_MAX = 120
+"""How much of an error a line repeats; `postroom explain` has the rest."""
 
 
-class Progress:
-    """Listens to a relay, and shows what it heard."""
-
-    def __init__(self) -> None:
-        self._begin = monotonic()
-        self._lanes: set[int] = set()
-        self._published = self._failed = self._dead = self._expired = 0
-        self._paused = False
+class View(Protocol):
+    """Shows a tally while it runs."""
 
     def __call__(self, event: Event) -> None:
-        match event:
-            case Settled():
-                self._published += event.published
-                self._failed += event.failed
-                self._dead += event.dead
-                self._expired += event.expired
-            case LanesTaken():
-                self._lanes.update(event.lanes)
-            case LanesReleased() | LanesLost():
-                self._lanes.difference_update(event.lanes)
-            case RoutePaused():
-                if not self._paused:
-                    note("the broker is away: waiting for it, no message pays for that")
-                self._paused = True
-            case RouteResumed():
-                note("the broker is back")
-                self._paused = False
+        """Hear of an event; the tally has counted it already."""
 
-    async def show(self) -> None:
-        """Show the state again and again, when it changed, until cancelled."""
-        on_terminal = sys.stderr.isatty()
-        shown = ""
+    async def run(self) -> None:
+        """Show, until cancelled; then leave the terminal in order."""
+
+
+def view_of(tally: Tally, store: Store) -> View:
+    """The view that fits where stdout leads. *store* is for the view alone, and asked only by the one on a terminal."""
+    if sys.stdout.isatty() and os.environ.get("TERM") != "dumb":
+        from postroom.cli.live import LiveView
+
+        return LiveView(tally, store)
+    return LogView(tally)
+
+
+class LogView:
+    """Lines in a log: what a person must know at once, and the numbers when they changed."""
+
+    def __init__(self, tally: Tally, *, every: float = EVERY_SECONDS) -> None:
+        self._tally, self._every = tally, every
+        self._told = tally.numbers
+        self._dead_letters = 0
+        self._paused: set[str] = set()
+
+    def __call__(self, event: Event) -> None:
+        if line := self._line(event):
+            _write(line)
+
+    async def run(self) -> None:
+        """Tell the numbers, when they changed."""
         while True:
-            await asyncio.sleep(ON_TERMINAL_SECONDS if on_terminal else IN_LOG_SECONDS)
-            line = self.summary()
-            if line != shown:
-                shown = line
-                if on_terminal:
-                    sys.stderr.write(f"\r\033[K{line}")
-                    sys.stderr.flush()
-                else:
-                    write(line)
+            await asyncio.sleep(self._every)
+            if self._dead_letters > DEAD_LETTERS_MAX:
+                _write(f"… and {self._dead_letters - DEAD_LETTERS_MAX:,} more dead letters")
+            self._dead_letters = 0
+            if self._told != self._tally.numbers:
+                self._told = self._tally.numbers
+                _write(self._tally.summary())
 
-    def summary(self) -> str:
-        """The state in a line."""
-        seconds = max(monotonic() - self._begin, 0.001)
-        parts = [
-            f"{self._published:,} published ({self._published / seconds:,.0f}/s)",
-            f"{self._failed:,} failed tries",
-            f"{self._dead:,} dead",
-        ]
-        if self._expired:
-            parts.append(f"{self._expired:,} expired")
-        parts.append(f"{len(self._lanes)} lanes")
-        return ", ".join(parts)
+    def _line(self, event: Event) -> str | None:
+        match event:
+            case LanesTaken():
+                return f"took {_lanes(event.lanes)}: {len(self._tally.lanes):,} now"
+            case LanesReleased():
+                return f"handed over {_lanes(event.lanes)}: {len(self._tally.lanes):,} now"
+            case LanesLost():
+                return f"lost {_lanes(event.lanes)}: {len(self._tally.lanes):,} now"
+            case RoutePaused() if event.route not in self._paused:  # each probe in vain says it again
+                self._paused.add(event.route)
+                return f"route {event.route} is paused: the broker is away ({_said(event)}); no message pays for that"
+            case RouteResumed():
+                self._paused.discard(event.route)
+                return f"route {event.route} goes on: the broker is back"
+            case Buried():
+                self._dead_letters += 1
+                return dead_letter(event) if self._dead_letters <= DEAD_LETTERS_MAX else None
+        return None
+
+
+def dead_letter(event: Buried) -> str:
+    """A death in a line."""
+    return f"dead letter: {event.type} {event.id}: {_said(event)}"
+
+
+def _said(event: Buried | RoutePaused) -> str:
+    """The code, and what was said with it, as far as a log wants to know."""
+    said = ": ".join(filter(None, (event.code, event.error)))
+    return said if len(said) <= SAID_MAX else f"{said[: SAID_MAX - 1]}…"
+
+
+def _lanes(lanes: Sequence[int]) -> str:
+    return f"{len(lanes):,} lane{'' if len(lanes) == 1 else 's'}"
+
+
+def _write(line: str) -> None:
+    write(printable(line))
+    # A log is read while the relay runs, through a pipe or a file.
+    sys.stdout.flush()

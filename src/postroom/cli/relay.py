@@ -6,19 +6,28 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
 
 import click
 
 from postroom import failpoints
+from postroom.cli.notes import note
 from postroom.cli.options import store_options
-from postroom.cli.output import write
-from postroom.cli.progress import Progress
+from postroom.cli.output import printable, write
+from postroom.cli.progress import view_of
+from postroom.cli.repair import messages
 from postroom.cli.session import Session
+from postroom.cli.tally import Tally
 from postroom.events import Listeners
-from postroom.relay import Drained, Relay, Route
+from postroom.ops.health import Health, Readiness
+from postroom.ops.health_port import HealthPort
+from postroom.relay import Relay, routes_from
+from postroom.store import OPEN, Counts, Store
 from postroom.stores import open_store
-from postroom.transports import open_transport
-from postroom.urls import redact
+from postroom.urls import HostPort, redact
 
 LEFT_BEHIND = 3
 """The exit code of a drain that leaves something dead or parked."""
@@ -27,10 +36,15 @@ LEFT_BEHIND = 3
 @click.command(short_help="Carry messages to a broker, a webhook or a function.")
 @store_options
 @click.option(
-    "--to", metavar="URL", help="Where to: https://…, local://module:object. Default: POSTROOM_TO, or the file."
+    "--to",
+    metavar="URL",
+    help="Where all goes: https://…, local://module:object. Default: POSTROOM_TO, or the routes in the file.",
 )
 @click.option(
-    "--drain", is_flag=True, help="End once nothing can move without a person: 0 all done, 3 something is dead."
+    "--drain",
+    is_flag=True,
+    help="End once nothing can move without a person. Exit code 0: nothing is dead; 3: something is. "
+    "Stopped before, it says how many are left, and the code means the same.",
 )
 @click.option("--lease", metavar="TIME", help="How long a lane is mine without a word from me. Default: 120s.")
 @click.option("--batch", type=int, metavar="N", help="How many messages one claim takes at most. Default: 32.")
@@ -39,47 +53,139 @@ LEFT_BEHIND = 3
 @click.option("--send-timeout", metavar="TIME", help="How long a send may take. Default: 2500ms.")
 @click.option("--max-attempts", type=int, metavar="N", help="Tries before a message is dead. Default: 6.")
 @click.option(
-    "--backoff", metavar="LIST", help="Waits between tries: 5,10,20 or exp:2s..10m. Default: 5,10,20,40,80,160."
+    "--backoff",
+    metavar="LIST",
+    help="Waits between tries: 5,10,20 or exp:2s..10m, or a preset: worker, transfers. Default: 5,10,20,40,80,160.",
 )
 @click.option("--owner", metavar="NAME", help="A name for this relay, for people. Default: host and process id.")
+@click.option(
+    "--health",
+    metavar="[HOST:]PORT",
+    help="Answer /livez and /readyz there: ready means that every lane has a live relay. Default: no port.",
+)
 def relay(session: Session, drain: bool, owner: str | None) -> None:
-    """Carry messages from the store to where --to says: in order per key, at least once, through crashes. Several relays
-    share the work. Ctrl-C or SIGTERM ends it cleanly: what was sent is settled, and the lanes are handed back.
+    """Carry messages from the store to where --to says, or each where the [[routes]] of postroom.toml say by its type: in
+    order per key, at least once, through crashes. Several relays share the work. Ctrl-C or SIGTERM ends it cleanly: what
+    was sent is settled, and the lanes are handed back.
 
     \b
     Examples:
       postroom relay --store sqlite:///shop.db --to https://shop.example/hooks
       postroom relay --store postgresql://app@db/shop --to local://shop.mail:send
       postroom relay --store sqlite:///shop.db --to local://shop.mail:send --drain
+      postroom relay --config shop.toml --health 8081
     """
-    if not session.settings.to:
-        raise click.UsageError('Nowhere to go: give --to URL, set POSTROOM_TO, or write to = "…" in postroom.toml.')
+    settings = session.settings
+    if not settings.to and not settings.routes:
+        raise click.UsageError("Nowhere to go: give --to URL, set POSTROOM_TO, or write [[routes]] in postroom.toml.")
+    if settings.to and settings.routes:
+        note("--to (or POSTROOM_TO) is given, so all goes there; the [[routes]] of the file are not used.")
     failpoints.arm(os.environ.get("POSTROOM_FAILPOINT"))
     # A handler that stands in the folder where the command is run is what people mean by local://module:object.
     sys.path.insert(0, "")
-    left = asyncio.run(_relay(session, session.settings.to, drain=drain, owner=owner))
-    if left is not None and (left.dead or left.parked):
-        write(f"{left.dead} dead, {left.parked} waiting behind them: see `postroom list --status dead`.")
-        sys.exit(LEFT_BEHIND)
+    left = asyncio.run(_relay(session, drain=drain, owner=owner))
+    if left is not None:
+        sys.exit(_judged(left))
 
 
-async def _relay(session: Session, to: str, *, drain: bool, owner: str | None) -> Drained | None:
+def _judged(left: Counts) -> int:
+    """Say what a drain leaves behind; its exit code. Open ones that wait for no person mean that it was stopped."""
+    waiting = sum(left.by_status.get(status, 0) for status in OPEN) - left.parked
+    dead = left.by_status.get("dead", 0)
+    if waiting > 0:
+        write(f"stopped before all was drained: {messages(waiting)} left")
+    if not dead and not left.parked:
+        return 0
+    write(f"{dead:,} dead, {left.parked:,} waiting behind them: see `postroom list --status dead`.")
+    return LEFT_BEHIND
+
+
+async def _relay(session: Session, *, drain: bool, owner: str | None) -> Counts | None:
+    """Run until stopped, or drained; what is in the store after a drain."""
     settings = session.settings
-    async with session.store() as store, open_store(session.url, tables=settings.tables) as heartbeat:
-        listeners = Listeners()
-        progress = Progress()
-        listeners.add(progress)
-        route = Route(to=open_transport(to), retry=settings.relay.retry)
-        carrier = Relay(store, [route], config=settings.relay, name=owner, heartbeat=heartbeat, listeners=listeners)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, carrier.stop)
-        write(f"relay {carrier.owner}: {session.shown_url} to {redact(to)}")
-        showing = asyncio.create_task(progress.show())
-        try:
-            if drain:
-                return await carrier.drain()
-            await carrier.run()
-            return None
-        finally:
-            showing.cancel()
-            write(progress.summary())
+    async with session.store() as store, _another(session) as heartbeat, _another(session) as watching:
+        routes = routes_from(settings)
+        tally = Tally(draining=drain, brokers=len({id(route.to) for route in routes}))
+        view = view_of(tally, watching)
+        carrier = Relay(
+            store,
+            routes,
+            config=settings.relay,
+            name=owner,
+            heartbeat=heartbeat,
+            listeners=Listeners(tally, view),
+        )
+        _stop_on_signals(carrier, tally)
+        live = _Liveness()
+        async with _health_port(settings.relay.health, live, watching) as port:
+            for line in _introduced(carrier.owner, session, port):
+                write(line)
+            sys.stdout.flush()
+            live.running = running = asyncio.ensure_future(carrier.drain() if drain else carrier.run())
+            async with _beside(view.run()):
+                await asyncio.wait([running])
+            if running.exception() is None or any(tally.numbers):
+                write(tally.summary())
+            await running
+        return await store.counts() if drain else None
+
+
+def _stop_on_signals(carrier: Relay, tally: Tally) -> None:
+    def stop() -> None:
+        tally.stopping = True
+        carrier.stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+
+
+@asynccontextmanager
+async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Do this meanwhile, and end it after. What goes wrong with it is no harm: it only shows."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _another(session: Session) -> Store:
+    """A store with connections of its own. It connects when it is first asked."""
+    return open_store(session.url, tables=session.settings.tables)
+
+
+@dataclass
+class _Liveness:
+    """A relay lives until it ends: broken, or because it was told to."""
+
+    running: asyncio.Future[Any] | None = None
+
+    def __call__(self) -> Health:
+        if self.running is None or not self.running.done():
+            return Health(ok=True, why="The relay runs.")
+        return Health(ok=False, why="The relay has ended.")
+
+
+@asynccontextmanager
+async def _health_port(address: HostPort | None, live: _Liveness, store: Store) -> AsyncIterator[HostPort | None]:
+    """Where the health port listens, if there shall be one."""
+    if address is None:
+        yield None
+        return
+    async with HealthPort(address, live=live, ready=Readiness(store)) as port:
+        yield port.address
+
+
+def _introduced(owner: str, session: Session, port: HostPort | None) -> Iterator[str]:
+    """Who carries from where to where: the first line, and with routes one more for each."""
+    settings = session.settings
+    if settings.to:
+        yield f"relay {owner}: {session.shown_url} to {redact(settings.to)}"
+    else:
+        yield f"relay {owner}: {session.shown_url} by {', '.join(route.name for route in settings.routes)}"
+        for route in settings.routes:
+            topic = f", topic {route.topic}" if route.topic else ""
+            yield printable(f"  {route.name}: {' '.join(route.pattern)} to {redact(route.to)}{topic}")
+    if port is not None:
+        yield f"  health: http://{port}/livez and /readyz"

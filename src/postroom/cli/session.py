@@ -64,8 +64,10 @@ class Session:
             yield store
 
     def scrub(self, text: str) -> str:
-        """The text without the secrets in the store's URL, wherever a driver may have quoted them."""
-        for secret in _secrets(self.settings.store or ""):
+        """The text without the secrets in any URL of ours, wherever a driver may have quoted them."""
+        settings = self.settings
+        urls = (settings.store, settings.to, *(route.to for route in settings.routes))
+        for secret in (secret for url in urls if url for secret in _secrets(url)):
             text = text.replace(secret, HIDDEN)
         return text
 

@@ -16,6 +16,7 @@ from postroom.cli.output import Column, rough, write, write_json, write_table
 from postroom.cli.session import Session
 from postroom.clock import utcnow
 from postroom.message import rfc3339
+from postroom.ops.health import has_live_owner
 from postroom.store import OPEN, SETTLED, Counts, Lane, RelayInfo, Status
 
 MEANING: dict[Status, str] = {
@@ -38,7 +39,7 @@ class Seen:
     relays: Sequence[RelayInfo]
     now: datetime
     patience: timedelta
-    """A relay that was silent for longer is not alive."""
+    """A relay without lanes that was silent for longer is not alive."""
 
     @property
     def owners(self) -> Counter[str]:
@@ -46,8 +47,12 @@ class Seen:
         return Counter(lane.owner for lane in self.lanes if lane.owner is not None)
 
     def alive(self, relay: RelayInfo) -> bool:
-        """Was it heard of within a lease?"""
-        return relay.seen_at is not None and self.now - relay.seen_at <= self.patience
+        """Was it heard of lately? With lanes, by its own lease; without, by ours."""
+        if relay.seen_at is None:
+            return False
+        if lanes := [lane for lane in self.lanes if lane.owner == relay.owner]:
+            return any(has_live_owner(lane, {relay.owner: relay.seen_at}, self.now) for lane in lanes)
+        return self.now - relay.seen_at <= self.patience
 
 
 @click.command(short_help="Show counts, lag, lanes and relays.")

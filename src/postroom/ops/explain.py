@@ -5,14 +5,18 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import assert_never
 from uuid import UUID
 
 from postroom.clock import utcnow
-from postroom.durations import format_duration
+from postroom.ops.health import has_live_owner
+from postroom.ops.words import count, ordinal, roughly
+from postroom.relay.verdict import NO_ROUTE
 from postroom.store import OPEN, Lane, Query, Record, RelayInfo, Status, Store
 
+NEVER_SENT = (NO_ROUTE, "CORRUPT_PAYLOAD")
+"""What a relay says of a message that it did not even try to send."""
 IN_THE_WAY: tuple[Status, ...] = ("dead", *OPEN)
 """Only these can hold their key back. A key may have been published a million times: those are not read."""
 
@@ -79,7 +83,7 @@ class _Case:
     def __call__(self) -> Iterator[str]:
         match self.record.status:
             case "published":
-                yield f"It was published {self._at(self.record.settled_at)}, at {_ordinal(self.record.attempts)} try."
+                yield f"It was published {self._at(self.record.settled_at)}, at {ordinal(self.record.attempts)} try."
             case "dead":
                 yield from self._dead()
             case "expired":
@@ -98,12 +102,17 @@ class _Case:
 
     def _dead(self) -> Iterator[str]:
         record = self.record
-        yield f"It died {self._at(record.settled_at)}, after {_count(record.attempts, 'try')}: {_error(record)}."
-        yield "It may have been delivered, if an answer was lost."
+        yield f"It died {self._at(record.settled_at)}, after {count(record.attempts, 'try')}: {_error(record)}."
+        if record.last_error_code in NEVER_SENT and record.attempts <= 1:
+            yield "It was not sent anywhere."
+        else:
+            yield "It may have been delivered, if an answer was lost."
+        if record.last_error_code == NO_ROUTE:
+            yield self._route_wanted("then requeue it")
         if record.parked:
             behind = [other for other in self.others if other.status in OPEN]
             wait = "waits" if len(behind) == 1 else "wait"
-            yield f"Its key {record.message.key!r} is parked: {_count(len(behind), 'message')} {wait} behind it."
+            yield f"Its key {record.message.key!r} is parked: {count(len(behind), 'message')} {wait} behind it."
         elif record.message.key is not None:
             yield "Its key is not parked by it: later messages pass it by."
         yield f"Run {_requeue(record)} to send it again, or {_discard(record)} to give it up."
@@ -116,13 +125,15 @@ class _Case:
 
     def _tried_before(self) -> Iterator[str]:
         if self.record.attempts:
-            tries = _count(self.record.attempts, "try")
+            tries = count(self.record.attempts, "try")
             yield f"It may have been delivered before that: it had {tries}, the last with {_error(self.record)}."
 
     # ── open ──
 
     def _waiting(self) -> Iterator[str]:
         yield self._state()
+        if self.record.last_error_code == NO_ROUTE:
+            yield self._route_wanted("it goes by itself then")
         own = list(self._own_time())
         yield from own
         if heads := [other for other in self.others if other.status == "dead" and other.parked]:
@@ -139,10 +150,13 @@ class _Case:
     def _state(self) -> str:
         record = self.record
         if record.status == "failed":
-            return f"It failed {self._at(record.updated_at)}, at {_ordinal(record.attempts)} try: {_error(record)}."
+            return f"It failed {self._at(record.updated_at)}, at {ordinal(record.attempts)} try: {_error(record)}."
         if record.last_error_code is not None:
             return f"It could not be sent {self._at(record.updated_at)}, which spent no attempt: {_error(record)}."
         return f"It is pending since {self._when(record.created_at)}."
+
+    def _route_wanted(self, then: str) -> str:
+        return f"Add a route that fits {self.record.message.type!r} to postroom.toml and start the relays anew; {then}."
 
     def _own_time(self) -> Iterator[str]:
         """What its own times say."""
@@ -198,10 +212,20 @@ class _Case:
         """How a message in flight goes on, as the rest of a sentence."""
         lane = self._lane_of(record)
         since = f"in flight at {self._relay(record.owner)} since {self._when(record.locked_at)}"
-        if lane is None or self._alive(lane):
+        if lane is None:
             return f"{since}."
+        if self._alive(lane):
+            return f"{since}{self._silence(lane)}."
         ended = "was given up" if lane.lease_until is None else f"ran out {self._at(lane.lease_until)}"
         return f"{since}, whose lease {ended}: {self._taker()}; it may have been delivered, and goes again."
+
+    def _silence(self, lane: Lane) -> str:
+        """What to know of an owner that was not heard of as often as it should be, though its lease runs."""
+        seen = {owner: relay.seen_at for owner, relay in self.relays.items()}
+        if has_live_owner(lane, seen, self.now):
+            return ""
+        heard = self._when(seen.get(lane.owner or ""))
+        return f", last heard of {heard}: if it is dead, another takes over when its lease ends {self._at(lane.lease_until)}"
 
     def _lane(self) -> str:
         """Who may send it."""
@@ -245,20 +269,9 @@ class _Case:
         """The moment, and how far it is from now."""
         if moment is None:
             return "an unknown time"
-        away = _roughly(abs(moment - self.now))
+        away = roughly(abs(moment - self.now))
         distance = f"in {away}" if moment > self.now else f"{away} ago"
         return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z ({'now' if away == '0s' else distance})"
-
-
-def _roughly(duration: timedelta) -> str:
-    """The duration in two units at most.
-
-    >>> [_roughly(timedelta(seconds=seconds)) for seconds in (0.4, 59.6, 754, 7_261, 360_000)]
-    ['0s', '1m', '12m34s', '2h1m', '4d4h']
-    """
-    units = [timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)]
-    unit = units[(duration >= timedelta(hours=1)) + (duration >= timedelta(days=1))]
-    return format_duration(round(duration / unit) * unit)
 
 
 def _requeue(record: Record) -> str:
@@ -275,25 +288,3 @@ def _error(record: Record) -> str:
     A stranger's row may have neither code nor text."""
     told = ": ".join(filter(None, (record.last_error_code, record.last_error)))
     return told.rstrip(". ") or "no error was kept"
-
-
-def _count(number: int, of: str) -> str:
-    """So many of them.
-
-    >>> _count(1, "try"), _count(2, "try"), _count(1200, "message")
-    ('1 try', '2 tries', '1,200 messages')
-    """
-    many = f"{of[:-1]}ies" if of.endswith("y") else f"{of}s"
-    return f"{number:,} {of if number == 1 else many}"
-
-
-def _ordinal(number: int) -> str:
-    """Which one it was.
-
-    >>> [_ordinal(number) for number in (1, 2, 3, 11, 22)]
-    ['the first', 'the 2nd', 'the 3rd', 'the 11th', 'the 22nd']
-    """
-    if number == 1:
-        return "the first"
-    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"the {number:,}{ending}"

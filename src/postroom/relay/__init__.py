@@ -19,5 +19,6 @@ alone from then on. When it is stopped: it settles what it sent, leaves the rest
 
 from postroom.relay.relay import Drained, Relay
 from postroom.relay.routes import Route
+from postroom.relay.routing import routes_from
 
-__all__ = ["Drained", "Relay", "Route"]
+__all__ = ["Drained", "Relay", "Route", "routes_from"]

@@ -15,14 +15,19 @@ class Route:
     """Messages whose type fits the pattern go to this publisher."""
 
     to: Publisher
-    pattern: str = "*"
-    """`order.*` fits order.paid; `*` fits all."""
+    pattern: str | tuple[str, ...] = "*"
+    """`order.*` fits order.paid; `*` fits all. Of several, one must fit."""
     topic: str | None = None
     """Where at the broker; None: the message's own topic, or the transport's default."""
     retry: RetryPolicy = field(default=RetryPolicy.WORKER)
     park: bool = True
     """After a death, does the key wait for a person? Else later messages pass it by."""
     name: str = "default"
+
+    def fits(self, type_: str) -> bool:
+        """Does it take messages of this type?"""
+        patterns = (self.pattern,) if isinstance(self.pattern, str) else self.pattern
+        return any(fnmatchcase(type_, pattern) for pattern in patterns)
 
 
 class Routes:
@@ -40,7 +45,7 @@ class Routes:
         try:
             return self._known[type_]
         except KeyError:
-            fitting = (route for route in self._routes if fnmatchcase(type_, route.pattern))
+            fitting = (route for route in self._routes if route.fits(type_))
             return self._known.setdefault(type_, next(fitting, None))
 
     def __iter__(self) -> Iterator[Route]:

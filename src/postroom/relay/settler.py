@@ -50,7 +50,8 @@ class Settler:
         numbers: Counter[type] = Counter()
         for claimed in (claimed for claim in claims for claimed in claim.messages):
             verdict = verdicts.get(claimed.seq)
-            numbers[type(verdict)] += 1
+            waits_unspent = isinstance(verdict, Retry) and not verdict.spent
+            numbers[Unsent if waits_unspent else type(verdict)] += 1
             if not isinstance(verdict, Published | Unsent | None):
                 self._listeners(_event(claimed, verdict))
         self._listeners(
@@ -74,7 +75,7 @@ def _event(claimed: Claimed, verdict: Retry | Buried | Expired) -> events.Event:
     }
     match verdict:
         case Retry(after, code, error, spent):
-            return events.Retried(**who, attempts=tries + spent, code=code, error=error, delay=after)
+            return events.Retried(**who, attempts=tries + spent, code=code, error=error, delay=after, spent=spent)
         case Buried(code, error):
             return events.Buried(**who, attempts=tries + 1, code=code, error=error)
         case Expired():

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from postroom.errors import ConfigError
+from postroom.transport import Publisher, TransportOptions
 from postroom.urls import redact, split_scheme
 
-if TYPE_CHECKING:
-    from postroom.transport import Publisher
-
+SOURCE_DEFAULT = "postroom"
 SCHEMES = {
     "memory": "memory://",
     "local": "local://shop.mail:send",
@@ -19,34 +17,66 @@ SCHEMES = {
 }
 """What can be opened, with an example of each."""
 
+_OF_HTTP = frozenset({"source", "secrets", "public_only", "concurrency"})
+HONOURED = {"memory": frozenset[str](), "local": frozenset({"concurrency"}), "http": _OF_HTTP, "https": _OF_HTTP}
+"""Which options each of them can honour."""
 
-def open_transport(url: str) -> Publisher:
-    """The transport this URL names. It connects when it is opened: `await publisher.open()`."""
+
+def open_transport(url: str, options: TransportOptions | None = None) -> Publisher:
+    """The transport this URL names. It connects when it is opened: `await publisher.open()`.
+
+    Raises ConfigError for a URL it does not know, and for an option that this transport cannot honour."""
+    options = options or TransportOptions()
+    scheme = known_scheme(url)
+    if vain := sorted(options.asked - HONOURED[scheme]):
+        able = sorted(scheme for scheme, honoured in HONOURED.items() if honoured.issuperset(vain))
+        raise ConfigError(
+            f"{redact(url)} cannot honour {' and '.join(vain)}: leave it out, or send to {'://, '.join(able)}://.",
+            scheme=scheme,
+        )
+    return _OPENERS[scheme](url, options)
+
+
+def known_scheme(url: str) -> str:
+    """The scheme of a URL that can be opened; ConfigError, with examples, for any other."""
     scheme, _ = split_scheme(url)
     if scheme not in _OPENERS:
         examples = ", ".join(SCHEMES.values())
         raise ConfigError(
             f"Postroom knows no transport {scheme}:// (in {redact(url)}); give one like {examples}.", scheme=scheme
         )
-    return _OPENERS[scheme](url)
+    return scheme
 
 
-def _memory(url: str) -> Publisher:  # noqa: ARG001 - there is nothing in it
+def _memory(url: str, options: TransportOptions) -> Publisher:  # noqa: ARG001 - there is nothing to choose
     from postroom.transports.memory import MemoryBroker, MemoryPublisher
 
     return MemoryPublisher(MemoryBroker())
 
 
-def _local(url: str) -> Publisher:
-    from postroom.transports.local import LocalPublisher, load
+def _local(url: str, options: TransportOptions) -> Publisher:
+    from postroom.transports.local import CONCURRENCY_DEFAULT, LocalPublisher, load
 
-    return LocalPublisher(load(split_scheme(url)[1]))
+    return LocalPublisher(load(split_scheme(url)[1]), concurrency=options.concurrency or CONCURRENCY_DEFAULT)
 
 
-def _http(url: str) -> Publisher:
+def _http(url: str, options: TransportOptions) -> Publisher:
     from postroom.transports.http import HttpPublisher
+    from postroom.transports.http.publisher import CONCURRENCY_DEFAULT
 
-    return HttpPublisher(url)
+    return HttpPublisher(
+        url,
+        source=options.source or SOURCE_DEFAULT,
+        secrets=options.secrets,
+        public_only=options.public_only,
+        concurrency=options.concurrency or CONCURRENCY_DEFAULT,
+    )
 
 
-_OPENERS: dict[str, Callable[[str], Publisher]] = {"memory": _memory, "local": _local, "http": _http, "https": _http}
+# A new transport: its opener here, and its scheme in SCHEMES, HONOURED and _OPENERS.
+_OPENERS: dict[str, Callable[[str, TransportOptions], Publisher]] = {
+    "memory": _memory,
+    "local": _local,
+    "http": _http,
+    "https": _http,
+}

@@ -9,16 +9,27 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from importlib import import_module
 from typing import Any
 
 from postroom.errors import ConfigError
 from postroom.message import Message
-from postroom.transport import KEY_STOPPED, NOT_STARTED, Envelope, Failed, Outcome, Sent, TransportCapabilities
+from postroom.transport import (
+    KEY_STOPPED,
+    NOT_STARTED,
+    Envelope,
+    Failed,
+    Outcome,
+    Sent,
+    TransportCapabilities,
+    Unavailable,
+)
+from postroom.transports.threads import Threads
 
 CONCURRENCY_DEFAULT = 16
+STUCK_MAX = 64
+"""So many calls may hang on after their time was up. More would fill the memory: then nothing is called until some end."""
 
 
 class LocalPublisher:
@@ -29,7 +40,7 @@ class LocalPublisher:
         self._is_async = inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
             getattr(handler, "__call__", None)  # noqa: B004 - an object whose call is async
         )
-        self._threads = ThreadPoolExecutor(concurrency, thread_name_prefix="postroom-local")
+        self._threads = Threads("postroom-local")
         self._room = asyncio.Semaphore(concurrency)
 
     @property
@@ -40,7 +51,7 @@ class LocalPublisher:
         return None
 
     async def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
     async def publish(self, batch: Sequence[Envelope], *, timeout: timedelta) -> Sequence[Outcome]:
         begin = asyncio.get_running_loop().time()
@@ -67,18 +78,22 @@ class LocalPublisher:
         return outcomes
 
     async def _handle(self, message: Message, deadline: float) -> Outcome:
+        if self._threads.stuck >= STUCK_MAX:
+            return Unavailable(
+                "HANDLERS_STUCK", f"{STUCK_MAX} calls of the handler never returned: mend it, and restart"
+            )
         try:
             async with asyncio.timeout_at(deadline):
                 return Sent(await self._call(message))
         except TimeoutError:
             return Failed("TIMEOUT", "the handler did not end in time", unknown=True)
-        except Exception as exc:  # noqa: BLE001 - whatever a handler raises is an outcome
+        except (Exception, SystemExit) as exc:  # noqa: BLE001 - whatever a handler raises is an outcome
             return Failed("HANDLER_ERROR", f"{type(exc).__name__}: {exc}")
 
     async def _call(self, message: Message) -> Any:
         if self._is_async:
             return await self._handler(message)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._handler, message)
+        return await self._threads.call(self._handler, message)
 
 
 def load(name: str) -> Callable[[Message], Any]:

@@ -14,6 +14,7 @@ from postroom.message import Message
 from postroom.ops.explain import explain, sentences
 from postroom.store import Buried, Expired, Lane, Query, Record, RelayInfo, Retry, Store
 from postroom.stores.memory import MemoryStore
+from postroom.stores.postgres import PostgresStore
 from postroom.stores.sqlite import SQLiteStore
 from postroom.testing.contracts._case import LEASE, MINUTE, NOON, SECOND, Relay, a_message, a_relay
 
@@ -22,7 +23,8 @@ pytestmark = pytest.mark.anyio
 PARK = Buried("HTTP_422", "no such order.")
 SKIP = Buried("HTTP_422", "no such order.", park=False)
 TIMEOUT = Retry(30 * SECOND, "TIMEOUT", "no answer within 2.5s")
-AWAY = Retry(30 * SECOND, "UNAVAILABLE", "connection refused", spent=False)
+AWAY = Retry(30 * SECOND, "CONNECT_FAILED", "connection refused", spent=False)
+LOST = "no route fits the type 'order.paid'"
 
 AT_NOON = "2030-01-01 12:00:00Z (now)"
 IN_30S = "2030-01-01 12:00:30Z (in 30s)"
@@ -36,9 +38,11 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
     opened: Store = MemoryStore() if request.param == "memory" else SQLiteStore(tmp_path / "post.db")
+    if request.param == "postgres":
+        opened = PostgresStore(request.getfixturevalue("postgres_database"))
     async with opened:
         await opened.migrate()
         yield opened
@@ -88,6 +92,36 @@ async def test_a_dead_message_says_why_and_who_waits_and_the_commands_to_type(st
         "Its key 'a' is parked: 2 messages wait behind it.",
         f"Run `postroom requeue {dead}` to send it again, or `postroom discard {dead}` to give it up.",
     ]
+
+
+async def test_a_message_that_no_route_fitted_was_not_sent_and_asks_for_a_route(store: Store) -> None:
+    (dead,) = await put(store, "a", type="order.paid")
+    await _settle_first(store, Buried("NO_ROUTE", LOST))
+    assert await told(store, dead) == [
+        f"It died at {AT_NOON}, after 1 try: NO_ROUTE: {LOST}.",
+        "It was not sent anywhere.",
+        "Add a route that fits 'order.paid' to postroom.toml and start the relays anew; then requeue it.",
+        "Its key 'a' is parked: 0 messages wait behind it.",
+        f"Run `postroom requeue {dead}` to send it again, or `postroom discard {dead}` to give it up.",
+    ]
+
+
+async def test_a_message_that_waits_for_a_route_says_so(store: Store) -> None:
+    (id,) = await put(store, "a", type="order.paid")
+    await _settle_first(store, Retry(30 * SECOND, "NO_ROUTE", LOST, spent=False))
+    assert (await told(store, id))[:3] == [
+        f"It could not be sent at {AT_NOON}, which spent no attempt: NO_ROUTE: {LOST}.",
+        "Add a route that fits 'order.paid' to postroom.toml and start the relays anew; it goes by itself then.",
+        f"Its next try is due at {IN_30S}, and its key waits with it.",
+    ]
+
+
+async def test_a_broken_body_that_was_tried_before_may_have_been_delivered(store: Store) -> None:
+    (dead,) = await put(store, "a")
+    relay = await _settle_first(store, TIMEOUT)
+    later = NOON + 30 * SECOND
+    await relay.settle(await relay.claim(now=later), Buried("CORRUPT_PAYLOAD", "the body is no JSON"), now=later)
+    assert MAYBE in await told(store, dead, now=later)
 
 
 async def test_a_dead_message_with_nothing_behind_it_says_so(store: Store) -> None:
@@ -297,10 +331,25 @@ async def test_a_message_that_met_a_broker_that_was_away_has_spent_no_attempt(st
     id, behind = await put(store, "a", "a")
     await _settle_first(store, AWAY)
     assert (await told(store, id))[:2] == [
-        f"It could not be sent at {AT_NOON}, which spent no attempt: UNAVAILABLE: connection refused.",
+        f"It could not be sent at {AT_NOON}, which spent no attempt: CONNECT_FAILED: connection refused.",
         f"Its next try is due at {IN_30S}, and its key waits with it.",
     ]
     assert f"It waits behind {id} of its key" in (await told(store, behind))[1]
+    (record,) = await store.find(Query(ids=[id]))
+    assert (record.status, record.attempts, record.last_error_code) == ("pending", 0, "CONNECT_FAILED")
+
+
+async def test_a_message_in_flight_at_a_relay_that_fell_silent_says_when_another_takes_over(store: Store) -> None:
+    (id,) = await put(store, "a")
+    relay = await a_relay(store)
+    await store.join(RelayInfo(owner="relay-a", name="relay-a"), now=NOON)
+    await relay.claim()
+    assert await told(store, id, now=NOON + 50 * SECOND) == [
+        (
+            "It is in flight at relay relay-a since 2030-01-01 12:00:00Z (50s ago), last heard of 2030-01-01 12:00:00Z "
+            "(50s ago): if it is dead, another takes over when its lease ends at 2030-01-01 12:01:00Z (in 10s)."
+        )
+    ]
 
 
 async def test_a_message_in_flight_names_its_relay_and_since_when(store: Store) -> None:

@@ -1,0 +1,110 @@
+"""`postroom relay --health`, as an orchestrator sees it: real processes, on SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from postroom.clock import utcnow
+from postroom.store import Lane, RelayInfo, Retry
+from postroom.stores import open_store
+
+POSTROOM = [sys.executable, "-m", "postroom"]
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "postgres":
+        database: str = request.getfixturevalue("postgres_database")
+        return database
+    return f"sqlite:///{tmp_path / 'post.db'}"
+
+
+@contextmanager
+def a_relay(url: str, health: str = "0") -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A running relay, and where its health port is."""
+    process = subprocess.Popen(
+        [*POSTROOM, "relay", "--store", url, "--to", "memory://", "--health", health], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        line = next(line for line in process.stdout if "health: " in line)
+        yield process, line.split()[1].removesuffix("/livez")
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def get(address: str) -> tuple[int, dict[str, Any]]:
+    try:
+        with urllib.request.urlopen(address, timeout=20) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as refusal:
+        with refusal:
+            return refusal.code, json.load(refusal)
+
+
+def until(happened: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not happened():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.05)
+
+
+async def leave_a_dead_relay(url: str) -> list[Lane]:
+    """One that has every lane, whose lease runs for another hour, and that was last heard of long ago."""
+    async with open_store(url) as store:
+        await store.migrate()
+        begin = utcnow() - 3 * HOUR
+        await store.join(RelayInfo(owner="dead", name="dead"), now=begin)
+        lost = Retry(timedelta(0), "LEASE_LOST")
+        return list(await store.take("dead", limit=1_000, lease=4 * HOUR, lost=lambda _: lost, now=begin))
+
+
+async def end_its_lease(url: str, lanes: list[Lane]) -> None:
+    async with open_store(url) as store:
+        epochs = {lane.lane: lane.epoch for lane in lanes}
+        assert await store.renew("dead", epochs, lease=timedelta(milliseconds=1))
+
+
+def test_ready_means_that_every_lane_has_a_live_relay(url: str) -> None:
+    lanes = asyncio.run(leave_a_dead_relay(url))
+    with a_relay(url) as (process, port):
+        assert get(f"{port}/livez")[0] == 200
+        status, said = get(f"{port}/readyz")
+        assert (status, said["why"][:37]) == (503, "64 of 64 lanes have no live relay: 0,")
+        asyncio.run(end_its_lease(url, lanes))
+        until(lambda: get(f"{port}/readyz")[0] == 200)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+
+
+def test_a_port_in_use_is_one_sentence(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'post.db'}"
+    subprocess.run([*POSTROOM, "init", "--store", url], check=True, capture_output=True, timeout=60)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        command = [*POSTROOM, "relay", "--store", url, "--to", "memory://"]
+        command += ["--health", str(taken.getsockname()[1])]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "error: The health port 127.0.0.1:" in done.stderr
+    assert "Address already in use" in done.stderr
+    assert len(done.stderr.splitlines()) == 1

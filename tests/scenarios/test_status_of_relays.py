@@ -1,0 +1,83 @@
+"""`postroom status` beside real relays: two that live, and one that was killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+POSTROOM = [sys.executable, "-m", "postroom"]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    url = f"sqlite:///{tmp_path / 'post.db'}"
+    if request.param == "postgres":
+        url = request.getfixturevalue("postgres_database")
+    subprocess.run([*POSTROOM, "init", "--store", url], check=True, capture_output=True, timeout=60)
+    return url
+
+
+@contextmanager
+def a_relay(url: str, name: str) -> Iterator[subprocess.Popen[bytes]]:
+    command = [*POSTROOM, "relay", "--store", url, "--to", "memory://", "--owner", name]
+    command += ["--lease", "3s", "--send-timeout", "1s"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def status(url: str, *options: str) -> str:
+    env = {**os.environ, "POSTROOM_LEASE": "3s", "POSTROOM_SEND_TIMEOUT": "1s"}
+    command = [*POSTROOM, "status", "--store", url, *options]
+    return subprocess.run(command, env=env, check=True, capture_output=True, text=True, timeout=60).stdout
+
+
+def relays(url: str) -> dict[str, Any]:
+    shown = json.loads(status(url, "--json"))
+    owners = shown["lanes"]["owners"]
+    assert all(relay["lanes"] == owners.get(relay["owner"], 0) for relay in shown["relays"])
+    return {relay["name"]: relay for relay in shown["relays"]}
+
+
+def until(happened: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not happened():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def rows(url: str) -> dict[str, list[str]]:
+    """The table of relays: its cells, by name."""
+    lines = status(url).partition("RELAY")[2].splitlines()[1:]
+    return {line.split()[0]: line.split() for line in lines}
+
+
+def test_two_live_relays_and_a_dead_one_are_shown_as_such(url: str) -> None:
+    with ExitStack() as stack:
+        processes = {name: stack.enter_context(a_relay(url, name)) for name in ("north", "south", "west")}
+        until(lambda: len(found := relays(url)) == 3 and all(each["lanes"] for each in found.values()))
+        until(lambda: all(each["alive"] for each in relays(url).values()))
+        assert {name: int(cells[3]) for name, cells in rows(url).items()} == {
+            name: process.pid for name, process in processes.items()
+        }
+        processes["west"].send_signal(signal.SIGKILL)
+        processes["west"].wait()
+        until(lambda: not relays(url)["west"]["alive"])
+        assert rows(url)["west"][-1] == "silent"
+        until(lambda: relays(url)["north"]["lanes"] + relays(url)["south"]["lanes"] == 64)
+        until(lambda: all(relays(url)[name]["alive"] for name in ("north", "south")))
+        assert relays(url)["west"]["lanes"] == 0
+        assert not relays(url)["west"]["alive"]
