@@ -207,7 +207,7 @@ async def a_claim_whose_answer_was_lost_comes_back(world: World) -> None:
 
 
 async def a_message_has_as_many_tries_as_it_was_given(world: World) -> None:
-    """R23. Then it is dead, and its key waits for a person."""
+    """R13, R23. Then it is dead, and its key waits for a person."""
     world.start("relay", failing(0))
     await world.put("a", "a", "b")
     await world.until(lambda: world.statuses() == ["dead", "pending", "published"])
@@ -217,7 +217,7 @@ async def a_message_has_as_many_tries_as_it_was_given(world: World) -> None:
 
 
 async def a_rejected_message_is_not_tried_again(world: World) -> None:
-    """R23. Dead at once; the later ones of its key come when a person has dealt with it."""
+    """R13, R23. Dead at once; the later ones of its key come when a person has dealt with it."""
     refuse = True
     world.start("relay", lambda message, _: Rejected("NO") if refuse and message.data == 0 else None)
     await world.put("a", "a", "b")
