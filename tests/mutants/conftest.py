@@ -2,4 +2,4 @@
 
 import pytest
 
-pytest.register_assert_rewrite("tests.mutants.scenes", "tests.mutants.world")
+pytest.register_assert_rewrite("tests.mutants.scenes", "tests.mutants.walk", "tests.mutants.world")
