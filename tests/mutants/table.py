@@ -29,7 +29,9 @@ class Mutant:
 
 
 NO_RECONCILE = Change(
-    "relay.py", "return await self._store.reconcile(self.owner, lanes, held=self._holding_ids) > 0", "return False"
+    "relay.py",
+    "dropped = await within(self._patience, self._store.reconcile(self.owner, lanes, held=self._holding_ids))",
+    "dropped = 0",
 )
 NO_EXPIRY = Change("holdings.py", "if held.deadline <= now]", "if held.deadline <= now and False]")
 
@@ -149,7 +151,7 @@ MUTANTS = [
         "a_broken_message_lets_nobody_of_its_key_pass",
         (
             Change(
-                "carrier.py", "            stopped.add(key)\n    return parcels", "            pass\n    return parcels"
+                "carrier.py", "stopped.add(key)\n                    # Earlier", "pass\n                    # Earlier"
             ),
         ),
     ),
@@ -163,19 +165,13 @@ MUTANTS = [
         "a failure does not stop the key in the batch",
         "R17",
         "a_failure_stops_its_key_whatever_the_route",
-        (Change("carrier.py", "if parcel.claimed.message.key not in stopped]", "]"),),
+        (Change("carrier.py", "and each.claimed.message.key not in stopped]", "]"),),
     ),
     Mutant(
         "sends the next of a key before the answer to the one before",
         "R17",
         "the_next_of_a_key_waits_for_the_answer",
-        (
-            Change(
-                "carrier.py",
-                "elif key in turned or route_of.setdefault(key, parcel.route) is not parcel.route:",
-                "elif False:",
-            ),
-        ),
+        (Change("carrier.py", "turn += route is not parcel.route", "turn += 0"),),
     ),
     Mutant(
         "unknown effect counted as sent",
@@ -189,9 +185,9 @@ MUTANTS = [
         "a_transport_that_does_not_answer_is_no_success",
         (
             Change(
-                "carrier.py",
-                'return [Failed("TIMEOUT", "the transport did not answer in time", unknown=True)] * len(batch)',
-                "from postroom.transport import Sent; return [Sent()] * len(batch)",
+                "gates.py",
+                'late = Failed("TIMEOUT", "the transport did not answer in time", unknown=True)',
+                "late = Sent()",
             ),
         ),
     ),
@@ -199,7 +195,18 @@ MUTANTS = [
         "Unavailable spends an attempt, with one route",
         "R18",
         "a_broker_that_is_away_costs_no_attempt",
-        (Change("carrier.py", "return Unsent()\n    return judge", 'outcome = Failed("AWAY")\n    return judge'),),
+        (
+            Change(
+                "carrier.py",
+                "import Envelope, Outcome, Sent, Unavailable",
+                "import Envelope, Failed, Outcome, Sent, Unavailable",
+            ),
+            Change(
+                "carrier.py",
+                "or len(self._gates) == 1:\n                return UNSENT",
+                ":\n                return UNSENT\n            outcome = Failed(outcome.code)",
+            ),
+        ),
     ),
     Mutant(
         "Unavailable spends an attempt, with two routes",
@@ -214,8 +221,9 @@ MUTANTS = [
         (
             Change(
                 "relay.py",
-                "await asyncio.sleep(SETTLE_PAUSE_SECONDS)",
-                "await carry([each.claim for each in settlements], self._routes, self.config.send_timeout, self._may_send)",
+                "verdicts = await self._carrier.carry(claims, self._may_send)",
+                "late = asyncio.create_task(self._carrier.carry(claims, self._may_send)); await asyncio.sleep(0.3)\n"
+                "        verdicts = late.result() if late.done() else {}",
             ),
         ),
     ),
@@ -224,7 +232,7 @@ MUTANTS = [
         "R21",
         "a_settle_that_was_refused_is_repeated",
         (
-            Change("relay.py", "await asyncio.sleep(SETTLE_PAUSE_SECONDS)\n                continue", "return"),
+            Change("settler.py", "await asyncio.sleep(PAUSE_SECONDS)\n                continue", "return []"),
             NO_RECONCILE,
         ),
     ),
@@ -232,7 +240,7 @@ MUTANTS = [
         "settle error: batch forgotten, with reconcile",
         "R21",
         "a_settle_that_was_refused_is_repeated",
-        (Change("relay.py", "await asyncio.sleep(SETTLE_PAUSE_SECONDS)\n                continue", "return"),),
+        (Change("settler.py", "await asyncio.sleep(PAUSE_SECONDS)\n                continue", "return []"),),
     ),
     Mutant("claim answer lost, no reconcile", "R22", "a_claim_whose_answer_was_lost_comes_back", (NO_RECONCILE,)),
     Mutant(
@@ -251,7 +259,7 @@ MUTANTS = [
         "expired is sent",
         "R23",
         "what_is_past_its_time_is_not_sent",
-        (Change("carrier.py", "if claimed.expired:", "if False:"),),
+        (Change("carrier.py", "and not claimed.expired and", "and"),),
     ),
     Mutant(
         "clean stop drops its batch",
@@ -260,7 +268,7 @@ MUTANTS = [
         (
             Change(
                 "relay.py",
-                "await asyncio.gather(*self._carrying, beating, return_exceptions=True)",
+                "await asyncio.gather(*self._carrying, beating, watching, return_exceptions=True)",
                 "[task.cancel() for task in self._carrying]; await asyncio.gather(beating, return_exceptions=True)",
             ),
         ),

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-import sys
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, tzinfo
 from types import SimpleNamespace
 from typing import Any
@@ -22,11 +21,11 @@ class _Selector(selectors.SelectSelector):
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
-        self._turns = 0
+        self.turns_left = MOST_TURNS
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        self._turns += 1
-        assert self._turns < MOST_TURNS, "it goes round in circles"
+        self.turns_left -= 1
+        assert self.turns_left, "it goes round in circles"
         ready = super().select(0)
         if not ready:
             assert timeout is not None, "everybody waits, and nothing will ever happen"
@@ -36,11 +35,11 @@ class _Selector(selectors.SelectSelector):
 
 class _Loop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
-        self._watch = _Selector()
-        super().__init__(self._watch)
+        self.watch = _Selector()
+        super().__init__(self.watch)
 
     def time(self) -> float:
-        return self._watch.now
+        return self.watch.now
 
 
 def run(scene: Callable[[], Awaitable[None]]) -> None:
@@ -58,22 +57,21 @@ def run(scene: Callable[[], Awaitable[None]]) -> None:
 
 
 def _put_away(loop: _Loop) -> None:
-    """Drop what a scene left running, where it stands: nobody waits for the relays of a scene that is over."""
-    tasks = asyncio.all_tasks(loop)
-    for task in tasks:
-        task.cancel()
-    with _clock(loop.time):
-        for _ in range(100):
-            loop.call_soon(loop.stop)
-            loop.run_forever()
-    for task in tasks:
-        task._log_destroy_pending = False  # type: ignore[attr-defined]  # a loop of settles may outlive being cancelled
-    loop.close()
+    """End what a scene left running: a relay that is cancelled still wants to settle, so it is told more than once."""
+    loop.watch.turns_left = MOST_TURNS
+    try:
+        with _clock(loop.time):
+            while tasks := asyncio.all_tasks(loop):
+                for task in tasks:
+                    task.cancel()
+                loop.run_until_complete(asyncio.wait(tasks, timeout=1))
+    finally:
+        loop.close()
 
 
 @contextmanager
 def _clock(now: Callable[[], float]) -> Iterator[None]:
-    """Postroom asks the time in one place; the relay, of the relays that are alive, in one more."""
+    """Postroom asks the time in one place."""
     begin = datetime.now(UTC)
 
     class Datetime(datetime):
@@ -81,9 +79,5 @@ def _clock(now: Callable[[], float]) -> Iterator[None]:
         def now(cls, tz: tzinfo | None = None) -> Any:
             return (begin + timedelta(seconds=now())).astimezone(tz)
 
-    with ExitStack() as patches:
-        patches.enter_context(patch("postroom.clock.time", SimpleNamespace(monotonic=now)))
-        for name, module in list(sys.modules.items()):
-            if name.startswith(("postroom.clock", "postroom.relay.")) and hasattr(module, "datetime"):
-                patches.enter_context(patch.object(module, "datetime", Datetime))
+    with patch("postroom.clock.time", SimpleNamespace(monotonic=now)), patch("postroom.clock.datetime", Datetime):
         yield
