@@ -57,7 +57,12 @@ class Process:
     name: str
     popen: subprocess.Popen[bytes]
     output: Path
-    wakes_at: float | None = None
+    asleep: bool = False
+
+    def wake(self) -> None:
+        if self.asleep:
+            self.popen.send_signal(signal.SIGCONT)
+            self.asleep = False
 
 
 @dataclass
@@ -104,10 +109,9 @@ class Storm:
         kinds: list[str] = []
         while clock.time() < end:
             await asyncio.sleep(self.dice.uniform(0.6, 1.2))
-            self.wake(clock.time())
             self.look_for_deserters()
             kinds = kinds or self.dice.sample(["kill", "sleep", "end"], 3)
-            asleep = sum(process.wakes_at is not None for process in self.running)
+            asleep = sum(process.asleep for process in self.running)
             if kinds[-1] == "sleep" and asleep >= ASLEEP_MOST:
                 kinds.insert(0, kinds.pop())
             if (victim := await self.victim()) is not None:
@@ -118,7 +122,7 @@ class Storm:
     async def victim(self) -> Process | None:
         """A relay that is awake and at work."""
         at_work = await self.at_work()
-        awake = [process for process in self.running if process.wakes_at is None and process.name in at_work]
+        awake = [process for process in self.running if not process.asleep and process.name in at_work]
         return self.dice.choice(awake) if awake else None
 
     async def at_work(self) -> set[str]:
@@ -132,11 +136,14 @@ class Storm:
             self.leaving.append(victim)
         else:
             victim.popen.send_signal(signal.SIGSTOP)
+            victim.asleep = True
+            # By the clock, whatever else waits: it may have stopped with a lock in its hand that we are waiting for.
+            asyncio.get_running_loop().call_later(ASLEEP_SECONDS, victim.wake)
             await self.note_what_it_holds(victim)
         if kind == "sleep":
-            victim.wakes_at = asyncio.get_running_loop().time() + ASLEEP_SECONDS
             return
         if kind == "kill":
+            victim.asleep = False
             victim.popen.kill()
             victim.popen.wait()
         self.running.remove(victim)
@@ -150,16 +157,10 @@ class Storm:
             if (lane.owner or "").startswith(f"{victim.name}:"):
                 self.orphaned[lane.lane] = lane.epoch
 
-    def wake(self, now: float) -> None:
-        for process in self.running:
-            if process.wakes_at is not None and process.wakes_at <= now:
-                process.popen.send_signal(signal.SIGCONT)
-                process.wakes_at = None
-
     def look_for_deserters(self) -> None:
         """Nobody ends unless told to, and who is told to ends well."""
         for process in self.running:
-            if process.wakes_at is None and process.popen.poll() is not None:
+            if not process.asleep and process.popen.poll() is not None:
                 raise AssertionError(f"{process.name} ended by itself:\n{process.output.read_text()}")
         for process in [each for each in self.leaving if each.popen.poll() is not None]:
             assert process.popen.returncode == 0, f"{process.name} ended badly:\n{process.output.read_text()}"
@@ -169,7 +170,8 @@ class Storm:
 
     async def calm(self) -> None:
         """Everybody wakes up and is told to end; one last relay carries what is left, as often as a person must help."""
-        self.wake(float("inf"))
+        for process in self.running:
+            process.wake()
         async with asyncio.timeout(60):
             while not {process.name for process in self.running} <= await self.at_work():
                 self.look_for_deserters()
