@@ -61,6 +61,7 @@ class Walk:
         elif what == "lose" and alive:
             for door in self.world.doors[self.dice.choice(alive)]:
                 door.next[self.dice.choice(METHODS)].append(self.dice.choice(("lost", "refused")))
+                door.slow[self.dice.choice(METHODS)] = self.dice.choice((0.001, 0.001, 0.3, 1.0))
         elif what == "turn" and alive:
             self.world.relays[self.dice.choice(alive)].stop()
             self.start()
@@ -94,6 +95,7 @@ class Walk:
             for door in doors:
                 door.shut = False
                 door.next.clear()
+                door.slow.clear()
         clock = asyncio.get_running_loop()
         end = clock.time() + 600
         while not all(status == "published" for status in self.world.statuses()):

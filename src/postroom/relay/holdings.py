@@ -67,12 +67,14 @@ class Holdings:
         }
 
     def part_of(self, lanes: Mapping[int, int], room: int) -> dict[int, int]:
-        """Of these idle lanes, what one of so many batches should claim from: those that waited longest."""
+        """Of these lanes, idle a moment ago and still mine, what one of so many batches should claim from: those that
+        waited longest."""
         self._turns += 1
-        some = -(-len(lanes) // room) if len(lanes) > room else len(lanes)
-        part = sorted(lanes, key=lambda lane: self._held[lane].turn)[:some]
+        mine = {lane: held for lane, epoch in lanes.items() if (held := self._held.get(lane)) and held.epoch == epoch}
+        some = -(-len(mine) // room) if len(mine) > room else len(mine)
+        part = sorted(mine, key=lambda lane: mine[lane].turn)[:some]
         for lane in part:
-            self._held[lane].turn = self._turns
+            mine[lane].turn = self._turns
         return {lane: lanes[lane] for lane in part}
 
     def may_send(self, lane: int, epoch: int, now: float, needed: float) -> bool:

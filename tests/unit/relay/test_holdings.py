@@ -64,3 +64,12 @@ def test_what_is_above_the_fair_share_leaves_as_soon_as_it_is_idle() -> None:
 def test_every_lane_belongs_to_somebody() -> None:
     for relays in range(1, 70):
         assert fair_share(64, relays) * relays >= 64
+
+
+def test_a_lane_that_was_lost_since_it_was_idle_is_no_part_of_a_claim() -> None:
+    """Between the look at what is idle and the claim there is a question to the database, and a lease may run out."""
+    holdings = held(1, 2, 3)
+    idle = holdings.idle(now=0, needed=5)
+    holdings.drop([1])
+    holdings.add([Lane(2, 2, "me", None)], 60)
+    assert holdings.part_of(idle, room=1) == {3: 1}
