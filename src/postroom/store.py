@@ -35,6 +35,7 @@ from postroom.message import Message
 Status: TypeAlias = Literal["pending", "sending", "failed", "published", "dead", "expired", "discarded"]
 OPEN: tuple[Status, ...] = ("pending", "sending", "failed")
 SETTLED: tuple[Status, ...] = ("published", "dead", "expired", "discarded")
+"""Discarded is not dead: a dead message may park its key, a discarded one never does (R4)."""
 
 ERROR_MAX = 512
 """How much of an error's text is kept (requirement B1)."""
@@ -127,7 +128,7 @@ class Claimed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The messages of one lane that one relay has in flight, under an id that is never used again."""
+    """The messages of one lane that one relay has in flight, under an id that is never used again (R3)."""
 
     id: int
     lane: int
@@ -265,7 +266,8 @@ class Writing(Protocol):
         """Open a transaction and yield a handle that `Outbox.put` takes; commit at the end, roll back on an error."""
 
     async def put(self, messages: Sequence[Message]) -> None:
-        """Write the messages, in this order, in one transaction: all of them or none.
+        """Write the messages, in this order, in one transaction: all of them or none. What is written after a commit
+        gets a higher seq than what it committed (R1).
 
         Raises InvalidMessage, or DuplicateMessage when an id or idempotency key is known."""
 
@@ -311,7 +313,8 @@ class Flow(Protocol):
     async def claim(
         self, owner: str, lanes: Mapping[int, int], *, limit: int, now: datetime | None = None
     ) -> Sequence[Claim]:
-        """Claim up to *limit* messages of these lanes (lane to epoch): open, due, oldest first, fairly over the lanes.
+        """Claim up to *limit* messages of these lanes (lane to epoch): committed, open, due (R12), oldest first, and
+        fairly over the lanes.
 
         Only lanes that are this owner's at that epoch, by a lock held to the commit (R11), and that have nothing in
         flight. A key whose head waits for its retry or is parked waits as a whole (R13); a message that is not due yet

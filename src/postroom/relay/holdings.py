@@ -72,18 +72,20 @@ class Holdings:
         }
 
     def part_of(self, lanes: Mapping[int, int], room: int) -> dict[int, int]:
-        """Of these idle lanes, what one of so many batches should claim from: those that waited longest.
+        """Of these lanes, idle a moment ago and still mine, what one of so many batches should claim from: those that
+        waited longest.
 
         A claim is shared out among its lanes, so those that are known to be full are claimed from by themselves: many
         empty ones beside them would leave it half empty. Every few turns it is the others' turn."""
         self._turns += 1
-        full = [lane for lane in lanes if self._held[lane].full]
-        rest = [lane for lane in lanes if not self._held[lane].full]
+        mine = {lane: held for lane, epoch in lanes.items() if (held := self._held.get(lane)) and held.epoch == epoch}
+        full = [lane for lane, held in mine.items() if held.full]
+        rest = [lane for lane, held in mine.items() if not held.full]
         chosen = full if full and (not rest or self._turns % OTHERS_TURN) else rest
         some = -(-len(chosen) // room) if len(chosen) > room else len(chosen)
-        part = sorted(chosen, key=lambda lane: self._held[lane].turn)[:some]
+        part = sorted(chosen, key=lambda lane: mine[lane].turn)[:some]
         for lane in part:
-            self._held[lane].turn = self._turns
+            mine[lane].turn = self._turns
         return {lane: lanes[lane] for lane in part}
 
     def claimed(self, part: Mapping[int, int], counts: Mapping[int, int], most: int) -> None:

@@ -95,3 +95,12 @@ def test_a_lane_that_was_emptied_is_full_no_more() -> None:
     holdings.settled(lanes)
     holdings.claimed({1: 1}, {}, most=10)
     assert holdings.part_of(lanes, room=1) == lanes
+
+
+def test_a_lane_that_was_lost_since_it_was_idle_is_no_part_of_a_claim() -> None:
+    """Between the look at what is idle and the claim there is a question to the database, and a lease may run out."""
+    holdings = held(1, 2, 3)
+    idle = holdings.idle(now=0, needed=5)
+    holdings.drop([1])
+    holdings.add([Lane(2, 2, "me", None)], 60)
+    assert holdings.part_of(idle, room=1) == {3: 1}

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable
 import psycopg
 import pytest
 
+from postroom.errors import StoreUnavailable
 from postroom.store import Published, Query, Retry, Settlement
 from postroom.stores._sql import render, statements
 from postroom.stores.postgres import PostgresStore
@@ -217,3 +218,34 @@ async def test_a_late_commit_goes_before_what_was_written_after_it(store: Postgr
     await store.put([a_message(key="a", data="last")])
     (claim,) = await relay.claim()
     assert [claimed.message.data for claimed in claim.messages] == ["early", "last"]
+
+
+@pytest.mark.parametrize("step", ["claim", "settle", "take"])
+async def test_a_relay_that_freezes_inside_a_transaction_does_not_keep_its_lanes(
+    store: PostgresStore, step: str
+) -> None:
+    """Stopped there it would hold its locks for as long as it is stopped, whatever the lease says: a take passes by
+    locked lanes, and waits for a claim that is being settled. The server ends such a transaction."""
+    (seq,) = await put(store, "a")
+    frozen = await a_relay(store, "relay-a")
+    claims = await frozen.claim() if step != "claim" else []
+    later = NOON + 2 * LEASE
+
+    async def freeze() -> None:
+        async with store._connections.transaction() as connection:
+            if step == "claim":
+                assert seqs(await store._flow.claim(connection, "relay-a", frozen.lanes, 10, NOON)) == [seq]
+            elif step == "settle":
+                await store._flow.settle(connection, [Settlement(claim, {seq: Published()}) for claim in claims], NOON)
+            else:
+                await store._lanes.take(connection, "relay-c", 1000, LEASE, lost, later)
+            taken: list[int] = []
+            async with asyncio.timeout(60):
+                while len(taken) < len(frozen.lanes):
+                    lanes = await store.take("relay-b", limit=1000, lease=LEASE, lost=lost, now=later)
+                    taken += [lane.lane for lane in lanes]
+                    await asyncio.sleep(0.1)
+
+    with pytest.raises(StoreUnavailable):
+        await freeze()
+    assert await statuses(store, seq) == ["pending" if step == "claim" else "failed"]

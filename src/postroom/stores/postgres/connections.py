@@ -145,7 +145,7 @@ class Connections:
                 return missing(where, self._tables)
             case errors.InsufficientPrivilege():
                 return StoreError(f"PostgreSQL at {where} refuses: {said}; grant this user what it lacks.")
-            case psycopg.OperationalError() | psycopg.InterfaceError():
+            case psycopg.OperationalError() | psycopg.InterfaceError() | errors.IdleInTransactionSessionTimeout():
                 return StoreUnavailable(
                     f"PostgreSQL at {where} cannot be used: {said}; check that it runs, the address, the user and the password."
                 )

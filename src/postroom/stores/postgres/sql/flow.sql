@@ -3,8 +3,11 @@
 -- share lock would let the latter). In order, as renew and release do. The claim's commit also makes everything it read
 -- durable, whatever the session's setting: what is sent must not be forgotten. And it looks everything up by an index:
 -- a plan made, and kept, while hardly a key was on hold would read all of them once per message later.
+-- A relay that freezes in here (as the first statement of any of its transactions says) lets go when the server ends it:
+-- its locks must not outlive its lease.
 SELECT l.lane, l.epoch, coalesce(CAST(:now AS timestamptz), clock_timestamp()),
-    set_config('synchronous_commit', 'on', true), set_config('enable_seqscan', 'off', true)
+    set_config('synchronous_commit', 'on', true), set_config('enable_seqscan', 'off', true),
+    set_config('idle_in_transaction_session_timeout', '5s', true)
 FROM outbox_lane l
 JOIN unnest(CAST(:lanes AS integer[]), CAST(:epochs AS bigint[])) AS held (lane, epoch) ON held.lane = l.lane
 WHERE l.owner = :owner  -- guard: owner
@@ -201,7 +204,7 @@ published AS (
     WHERE seq = ANY (ARRAY(SELECT unnest(seqs) FROM mine WHERE id = ANY (CAST(:whole AS bigint[]))))
       AND settled_at IS NULL  -- guard: open
 )
-SELECT id FROM mine
+SELECT id FROM mine CROSS JOIN set_config('idle_in_transaction_session_timeout', '5s', true)
 
 -- name: is_mine
 -- R21: no claim row, and nobody took the lane since: this settle was carried out before. Else it is lost.

@@ -32,6 +32,7 @@ UPDATE outbox_lane
 SET owner = :owner,
     epoch = epoch + 1,
     lease_until = coalesce(CAST(:now AS timestamptz), clock_timestamp()) + CAST(:lease AS interval)
+FROM set_config('idle_in_transaction_session_timeout', '5s', true)
 WHERE lane = ANY (ARRAY(SELECT lane FROM free))
 RETURNING lane, epoch, owner, lease_until
 

@@ -1,0 +1,295 @@
+"""The mutants: one rule taken out of the relay each, and the scene that must fail then.
+
+Named after their lines in the table of the model that the protocol was checked with. Where two rules guard the same thing,
+the other one is off as well: in the relay, or by a store that breaks that promise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.mutants.loader import Change
+
+from postroom.stores.memory import MemoryStore
+from postroom.testing.saboteurs import ClaimsWhatIsInFlight, ReleasesBeforeItIsDrained
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A relay with one rule taken out."""
+
+    name: str
+    rule: str
+    caught_by: str
+    changes: tuple[Change, ...]
+    store: type[MemoryStore] = MemoryStore
+    """Where the store guards the same thing: one that does not."""
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.name}"
+
+
+NO_RECONCILE = Change(
+    "relay.py",
+    "dropped = await within(self._patience, self._store.reconcile(self.owner, lanes, held=self._holding_ids))",
+    "dropped = 0",
+)
+NO_EXPIRY = Change("holdings.py", "if held.deadline <= now]", "if held.deadline <= now and False]")
+
+MUTANTS = [
+    Mutant(
+        "two relays of one name are one owner",
+        "R2",
+        "two_relays_of_one_name_are_two",
+        (Change("relay.py", 'self.owner = f"{label}:{secrets.token_hex(4)}"', "self.owner = label"),),
+    ),
+    Mutant(
+        "take adds attempts without burying",
+        "R6",
+        "a_poison_message_takes_no_innocents_with_it",
+        (
+            Change("verdict.py", 'return Buried("CRASH_LOOP"', 'return Retry(policy.backoff.delay(1), "CRASH_LOOP"'),
+            Change("verdict.py", 'or lost its lease", park=park)', 'or lost its lease")'),
+        ),
+    ),
+    Mutant(
+        "old batch survives a retake",
+        "R7",
+        "an_old_batch_ends_when_its_lane_is_taken_anew",
+        (
+            Change(
+                "holdings.py",
+                "held is not None and held.epoch == epoch and held.deadline",
+                "held is not None and held.deadline",
+            ),
+        ),
+    ),
+    Mutant(
+        "innocents share a claim with a poison message",
+        "R8",
+        "a_poison_message_takes_no_innocents_with_it",
+        (
+            Change("relay.py", "together = [claim for claim in claims if not claim.solo]", "together = claims"),
+            Change("relay.py", "for alone in (claim for claim in claims if claim.solo):", "for alone in ():"),
+        ),
+    ),
+    Mutant(
+        "does not renew",
+        "R9",
+        "a_quiet_relay_keeps_its_lanes",
+        (Change("heartbeat.py", "if asked else frozenset()", "if asked and False else frozenset(asked)"),),
+    ),
+    Mutant(
+        "no local deadline",
+        "R9",
+        "nothing_is_sent_past_the_lease",
+        (NO_EXPIRY, Change("holdings.py", "held.deadline - now > needed", "needed is not None")),
+    ),
+    Mutant(
+        "local deadline later than the lease",
+        "R9",
+        "nothing_is_sent_past_the_lease",
+        (
+            Change(
+                "heartbeat.py",
+                "deadline = monotonic() + self._lease.total_seconds()",
+                "deadline = monotonic() + 2 * self._lease.total_seconds()",
+            ),
+        ),
+    ),
+    Mutant(
+        "local deadline taken after the renewal",
+        "R9",
+        "the_way_of_a_renewal_counts_against_the_lease",
+        (
+            Change(
+                "heartbeat.py",
+                "self._holdings.renewed(mine, deadline, asked)",
+                "self._holdings.renewed(mine, monotonic() + self._lease.total_seconds(), asked)",
+            ),
+        ),
+    ),
+    Mutant(
+        "renews a lane whose work it dropped at the deadline",
+        "R10",
+        "a_lane_given_up_comes_back_by_taking_it_anew",
+        (NO_EXPIRY, NO_RECONCILE),
+    ),
+    Mutant(
+        "goes on in a lane that another relay renewed",
+        "R10",
+        "what_is_left_of_a_batch_is_not_sent_in_a_lane_that_was_lost",
+        (Change("holdings.py", "return self.drop(lane for lane in asked if lane not in lanes)", "return []"),),
+    ),
+    Mutant(
+        "two claims of one relay at once",
+        "R11",
+        "a_lane_is_claimed_once_at_a_time",
+        (Change("holdings.py", "if not held.busy and not held.leaving", "if not held.leaving"),),
+        store=ClaimsWhatIsInFlight,
+    ),
+    Mutant(
+        "park not enforced",
+        "R13",
+        "a_message_has_as_many_tries_as_it_was_given",
+        (
+            Change(
+                "verdict.py",
+                'return Buried(decision.code, f"{code}: {error}", park=park)',
+                "return Buried(decision.code, park=False)",
+            ),
+        ),
+    ),
+    Mutant(
+        "a rejected head does not park its key",
+        "R13",
+        "a_rejected_message_is_not_tried_again",
+        (Change("verdict.py", "return Buried(code, error, park=park)", "return Buried(code, error, park=False)"),),
+    ),
+    Mutant(
+        "what is behind a broken message goes out with its batch",
+        "R13",
+        "a_broken_message_lets_nobody_of_its_key_pass",
+        (
+            Change(
+                "carrier.py", "stopped.add(key)\n                    # Earlier", "pass\n                    # Earlier"
+            ),
+        ),
+    ),
+    Mutant(
+        "begins a send that may outlast the lease",
+        "R16",
+        "nothing_is_sent_past_the_lease",
+        (Change("holdings.py", "held.deadline - now > needed", "held.deadline > now"),),
+    ),
+    Mutant(
+        "a failure does not stop the key in the batch",
+        "R17",
+        "a_failure_stops_its_key_whatever_the_route",
+        (Change("carrier.py", "and each.claimed.message.key not in stopped]", "]"),),
+    ),
+    Mutant(
+        "sends the next of a key before the answer to the one before",
+        "R17",
+        "the_next_of_a_key_waits_for_the_answer",
+        (Change("carrier.py", "turn += route is not parcel.route", "turn += 0"),),
+    ),
+    Mutant(
+        "unknown effect counted as sent",
+        "R18",
+        "an_answer_that_never_came_is_no_success",
+        (Change("verdict.py", "case Sent():", "case Sent() | Failed(unknown=True):"),),
+    ),
+    Mutant(
+        "no answer in time counted as sent",
+        "R18",
+        "a_transport_that_does_not_answer_is_no_success",
+        (
+            Change(
+                "gates.py",
+                'late = Failed("TIMEOUT", "the transport did not answer in time", unknown=True)',
+                "late = Sent()",
+            ),
+        ),
+    ),
+    Mutant(
+        "Unavailable spends an attempt, with one route",
+        "R18",
+        "a_broker_that_is_away_costs_no_attempt",
+        (
+            Change(
+                "carrier.py",
+                "import Envelope, Outcome, Sent, Unavailable",
+                "import Envelope, Failed, Outcome, Sent, Unavailable",
+            ),
+            Change(
+                "carrier.py",
+                "or len(self._gates) == 1:\n                return UNSENT",
+                ":\n                return UNSENT\n            outcome = Failed(outcome.code)",
+            ),
+        ),
+    ),
+    Mutant(
+        "Unavailable spends an attempt, with two routes",
+        "R18",
+        "one_broker_of_two_that_is_away_costs_no_attempt",
+        (Change("verdict.py", "spent=False", "spent=True"),),
+    ),
+    Mutant(
+        "goes on sending a batch whose settle was submitted",
+        "R19",
+        "a_settle_that_was_refused_is_repeated",
+        (
+            Change(
+                "relay.py",
+                "verdicts = await self._carrier.carry(claims, self._may_send)",
+                "late = asyncio.create_task(self._carrier.carry(claims, self._may_send)); await asyncio.sleep(0.3)\n"
+                "        verdicts = late.result() if late.done() else {}",
+            ),
+        ),
+    ),
+    Mutant(
+        "settle error: batch forgotten, claim stays, no reconcile",
+        "R21",
+        "a_settle_that_was_refused_is_repeated",
+        (
+            Change("settler.py", "await asyncio.sleep(PAUSE_SECONDS)\n                continue", "return []"),
+            NO_RECONCILE,
+        ),
+    ),
+    Mutant(
+        "settle error: batch forgotten, with reconcile",
+        "R21",
+        "a_settle_that_was_refused_is_repeated",
+        (Change("settler.py", "await asyncio.sleep(PAUSE_SECONDS)\n                continue", "return []"),),
+    ),
+    Mutant("claim answer lost, no reconcile", "R22", "a_claim_whose_answer_was_lost_comes_back", (NO_RECONCILE,)),
+    Mutant(
+        "a message has one try more than it was given",
+        "R23",
+        "a_message_has_as_many_tries_as_it_was_given",
+        (Change("verdict.py", "policy.decide(attempts + 1,", "policy.decide(attempts,"),),
+    ),
+    Mutant(
+        "rejected is retried",
+        "R23",
+        "a_rejected_message_is_not_tried_again",
+        (Change("verdict.py", "return Buried(code, error, park=park)", "return Retry(PAUSE, code, error)"),),
+    ),
+    Mutant(
+        "expired is sent",
+        "R23",
+        "what_is_past_its_time_is_not_sent",
+        (Change("carrier.py", "and not claimed.expired and", "and"),),
+    ),
+    Mutant(
+        "clean stop drops its batch",
+        "R24",
+        "a_clean_stop_settles_what_it_sent",
+        (
+            Change(
+                "relay.py",
+                "await asyncio.gather(*self._carrying, beating, watching, return_exceptions=True)",
+                "[task.cancel() for task in self._carrying]; await asyncio.gather(beating, return_exceptions=True)",
+            ),
+        ),
+    ),
+    Mutant(
+        "clean stop keeps its lanes",
+        "R24",
+        "a_clean_stop_settles_what_it_sent",
+        (Change("heartbeat.py", "await self.release(self._holdings.epochs)", "pass"),),
+    ),
+    Mutant(
+        "release before drained",
+        "R24",
+        "lanes_are_shared_and_handed_over_drained",
+        (Change("holdings.py", "if held.leaving and not held.busy}", "if held.leaving}"),),
+        store=ReleasesBeforeItIsDrained,
+    ),
+    Mutant(
+        "never hands over",
+        "R24",
+        "lanes_are_shared_and_handed_over_drained",
+        (Change("heartbeat.py", "leaving = self._holdings.to_hand_over(share)", "leaving = {}"),),
+    ),
+]

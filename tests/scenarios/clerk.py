@@ -1,0 +1,162 @@
+"""A clerk at the command line, and whoever the messages are for: a real HTTP receiver on loopback. For tests that drive
+Postroom as a script would; also the outage of a database."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import psycopg
+from tests.servers.databases import in_database
+
+POSTROOM = [sys.executable, "-m", "postroom"]
+QUICK = ["--lease", "2s", "--send-timeout", "900ms", "--poll", "50ms", "--backoff", "0.2"]
+
+
+class Receiver:
+    """An HTTP server on loopback that answers as it is told, and remembers what it got."""
+
+    def __init__(self, port: int = 0) -> None:
+        self.got: list[dict[str, Any]] = []
+        self.answered = 0
+        self.answer: Callable[[int], int] = lambda _: 204
+        self.delay: Callable[[int], float] = lambda _: 0.0
+        self.closing = threading.Event()
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"] or 0))
+                outer.got.append({"id": self.headers["ce-id"], "key": self.headers["ce-subject"], "body": body})
+                number = len(outer.got)
+                outer.closing.wait(outer.delay(number))
+                with suppress(OSError):  # whoever asked may be dead by now
+                    self.send_response(outer.answer(number))
+                    self.send_header("content-length", "0")
+                    self.end_headers()
+                    outer.answered += 1
+
+            def log_message(self, *args: object) -> None:
+                return
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        self._server.daemon_threads = False
+        self.port = self._server.server_port
+        self.url = f"http://127.0.0.1:{self.port}/hooks"
+        self._thread = threading.Thread(target=self._server.serve_forever)
+        self._thread.start()
+
+    def close(self) -> None:
+        self.closing.set()
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+class Desk:
+    """The command line, as a script uses it."""
+
+    def __init__(self, url: str, folder: Path, to: str) -> None:
+        self.url, self._folder, self._to = url, folder, to
+        self.notes = folder / "notes"
+        """What the relays that were started say on stderr."""
+        self._started: list[subprocess.Popen[str]] = []
+
+    def __call__(self, *arguments: str, code: int = 0) -> str:
+        done = subprocess.run(
+            [*POSTROOM, *arguments, "--store", self.url],
+            cwd=self._folder,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stdout
+
+    def drain(self, *options: str, code: int = 0) -> str:
+        return self("relay", "--to", self._to, "--drain", *QUICK, *options, code=code)
+
+    def start(self, *options: str) -> subprocess.Popen[str]:
+        arguments = ["relay", "--to", self._to, "--store", self.url, *QUICK, *options]
+        with self.notes.open("a") as notes:
+            relay = subprocess.Popen(
+                [*POSTROOM, *arguments], cwd=self._folder, stdout=subprocess.DEVNULL, stderr=notes, text=True
+            )
+        self._started.append(relay)
+        return relay
+
+    def stop(self, relay: subprocess.Popen[str]) -> None:
+        """Tell it to end, and see that it ends well."""
+        relay.send_signal(signal.SIGTERM)
+        assert relay.wait(60) == 0, self.notes.read_text()
+        assert "Traceback" not in self.notes.read_text()
+
+    def close(self) -> None:
+        """Leave no relay behind."""
+        for relay in self._started:
+            relay.kill()
+            relay.wait()
+
+    def records(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self("list", "--json").splitlines()]
+
+    def record(self) -> dict[str, Any]:
+        (record,) = self.records()
+        return record
+
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self("status", "--json"))
+        return found
+
+
+def until(happened: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not happened():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.01)
+
+
+class Outage:
+    """A database that cannot be written any more, until it can: SQLite is locked, PostgreSQL ends every connection and
+    takes no new one."""
+
+    def __init__(self, url: str) -> None:
+        self._lite = url.startswith("sqlite")
+        self._name = urlsplit(url).path.lstrip("/")
+        self._url = url.removeprefix("sqlite:///") if self._lite else in_database(url, "postgres")
+        self._lock: sqlite3.Connection | None = None
+        self.struck = 0
+        """How many connections it took away, or locks it holds."""
+
+    def begin(self) -> float:
+        if self._lite:
+            self._lock = sqlite3.connect(self._url, timeout=30, isolation_level=None, check_same_thread=False)
+            self._lock.execute("BEGIN IMMEDIATE")
+            self.struck = 1
+        else:
+            terminate = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s"
+            with psycopg.connect(self._url, autocommit=True) as admin:
+                admin.execute(f"ALTER DATABASE {self._name} ALLOW_CONNECTIONS false")
+                self.struck = len(admin.execute(terminate, [self._name]).fetchall())
+        return 0.0
+
+    def end(self) -> None:
+        if self._lock is not None:
+            self._lock.execute("ROLLBACK")
+            self._lock.close()
+        elif not self._lite:
+            with psycopg.connect(self._url, autocommit=True) as admin:
+                admin.execute(f"ALTER DATABASE {self._name} ALLOW_CONNECTIONS true")
