@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
+from tests.mutants import virtual
 from tests.mutants.world import LEASE, SEND, TRIES, Answer, World, failing
 
 from postroom.clock import utcnow
@@ -16,7 +17,11 @@ from postroom.store import Query, Retry
 from postroom.transport import Failed, Outcome, Rejected, Unavailable
 
 Scene = Callable[[World], Awaitable[None]]
-LANES = {"a_poison_message_takes_no_innocents_with_it": 4, "lanes_are_shared_and_handed_over_drained": 4}
+LANES = {
+    "a_poison_message_takes_no_innocents_with_it": 4,
+    "who_only_waits_for_its_turn_is_not_lost_with_the_poison": 4,
+    "lanes_are_shared_and_handed_over_drained": 4,
+}
 """How many lanes the store of a scene has: one, but for these."""
 
 
@@ -102,6 +107,20 @@ async def a_lane_given_up_comes_back_by_taking_it_anew(world: World) -> None:
     world.cut_off("relay", shut=False)
     await world.until(world.settled)
     world.check(m0=1, m1=1)
+    (lane,) = await world.store.lanes()
+    assert lane.epoch == 2
+
+
+async def a_lane_slept_through_is_given_up_and_not_renewed(world: World) -> None:
+    """R10. Stopped for two leases between the send and its settle, alone in the world: the work is dropped, so the lane
+    must be taken anew, which counts the attempt; renewed, the claim would be dropped untouched, and sent again for free."""
+    world.start("relay")
+    world.doors["relay"][0].next["settle"].extend(["refused"] * 5)
+    await world.put("a", "a")
+    await world.until(lambda: len(world.delivered()) == 2)
+    virtual.sleep_through(2 * LEASE)
+    await world.until(world.settled)
+    world.check(**{f"m{number}": tries - 1 for number, tries in enumerate(world.tries())})
     (lane,) = await world.store.lanes()
     assert lane.epoch == 2
 
@@ -267,7 +286,16 @@ async def a_lane_is_claimed_once_at_a_time(world: World) -> None:
 
 async def a_poison_message_takes_no_innocents_with_it(world: World) -> None:
     """R6, R8. Message 0 kills its relay, each time. What was lost with it goes alone from then on; it alone dies."""
-    innocents = {1, 2, 3, 4, 5, 6, 7}
+    await _poisoned(world, "a", "b", "d", "e", "k", "f", "g", "i")  # "a" is in the last lane, and the only one there
+
+
+async def who_only_waits_for_its_turn_is_not_lost_with_the_poison(world: World) -> None:
+    """R8. Several travel alone, each in a lane of its own: while one is sent, the others must not even be claimed."""
+    await _poisoned(world, "d", "b", "e", "a", "k", "g", "c", "i")  # "d" is in the first lane, and the only one there
+
+
+async def _poisoned(world: World, *keys: str) -> None:
+    """The message of the first key kills each relay that sends it."""
     victims: list[str] = []
 
     def kill(message: Message, time: int) -> Outcome | Answer | None:
@@ -276,15 +304,15 @@ async def a_poison_message_takes_no_innocents_with_it(world: World) -> None:
         world.cut_off(victims[-1])
         return Answer(seconds=10_000, effect=False)
 
-    await world.put("a", "b", "d", "e", "k", "f", "g", "i")  # "a" is in the last lane, and the only one there
+    await world.put(*keys)
     for number in range(TRIES + 1):
         victims.append(f"relay-{number}")
         world.start(victims[-1], kill)
         await world.until(lambda: world.doors[victims[-1]][0].shut or world.settled())
-    assert world.statuses() == ["dead", *["published"] * len(innocents)]
+    assert world.statuses() == ["dead", *["published"] * (len(keys) - 1)]
     assert world.records()[0].last_error_code == "CRASH_LOOP"
     assert world.asked[0] == TRIES
-    world.check(**{f"m{innocent}": 1 for innocent in innocents})
+    world.check(**{f"m{innocent}": 1 for innocent in range(1, len(keys))})
 
 
 # ── ending and sharing: R24 ──

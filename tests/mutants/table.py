@@ -69,7 +69,32 @@ MUTANTS = [
         "a_poison_message_takes_no_innocents_with_it",
         (
             Change("relay.py", "together = [claim for claim in claims if not claim.solo]", "together = claims"),
-            Change("relay.py", "for alone in (claim for claim in claims if claim.solo):", "for alone in ():"),
+            Change("relay.py", "if alone := [claim for claim in claims if claim.solo]:", "if alone := []:"),
+        ),
+    ),
+    Mutant(
+        "those who travel alone wait in flight for their turn",
+        "R8",
+        "who_only_waits_for_its_turn_is_not_lost_with_the_poison",
+        (
+            Change("relay.py", "await self._close(others, {})", "pass"),
+            Change(
+                "relay.py",
+                "        await self._carry([claim])",
+                "        for each in (claim, *others):\n            await self._carry([each])",
+            ),
+        ),
+    ),
+    Mutant(
+        "renews a lane that it slept through",
+        "R10",
+        "a_lane_slept_through_is_given_up_and_not_renewed",
+        (
+            Change(
+                "heartbeat.py",
+                "self._tell_lost(self._holdings.expire(monotonic()))\n        asked",
+                "asked",
+            ),
         ),
     ),
     Mutant(

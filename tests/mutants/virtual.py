@@ -56,6 +56,13 @@ def run(scene: Callable[[], Awaitable[None]]) -> None:
         _put_away(loop)
 
 
+def sleep_through(seconds: float) -> None:
+    """The whole process is stopped for so long: time passes, and nobody does anything."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, _Loop)
+    loop.watch.now += seconds
+
+
 def _put_away(loop: _Loop) -> None:
     """End what a scene left running: a relay that is cancelled still wants to settle, so it is told more than once."""
     loop.watch.turns_left = MOST_TURNS

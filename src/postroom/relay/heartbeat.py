@@ -88,6 +88,8 @@ class Heartbeat:
         return lanes, fair_share(len(lanes), len(alive | {self._info.owner}))
 
     async def _renew(self) -> None:
+        # R10: whoever slept through a lease must not renew it, even if nobody else took the lane.
+        self._tell_lost(self._holdings.expire(monotonic()))
         asked = self._holdings.epochs
         deadline = monotonic() + self._lease.total_seconds()
         mine = await self._store.renew(self._info.owner, asked, lease=self._lease) if asked else frozenset()

@@ -6,7 +6,7 @@ import asyncio
 import os
 import secrets
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -25,7 +25,7 @@ from postroom.relay.routes import Route, Routes
 from postroom.relay.settler import Settler
 from postroom.relay.verdict import lost_with_its_relay
 from postroom.relay.wakeup import Backoff, watch
-from postroom.store import OPEN, Claim, RelayInfo, Store, per_lane
+from postroom.store import OPEN, Claim, RelayInfo, Store, Verdict, per_lane
 
 PROBE = 1
 """How many messages are claimed to ask whether the brokers are back."""
@@ -156,6 +156,8 @@ class Relay:
         limit = PROBE if self._gates.away() else self.config.batch
         # Two claims never share a lane: leave some for the other batches.
         part = self._holdings.part_of(lanes, room)
+        if not part:
+            return False
         claims = await within(self._patience, self._store.claim(self.owner, part, limit=limit))
         counts = {claim.lane: len(claim.messages) for claim in claims}
         self._holdings.claimed(part, counts, per_lane(limit, len(part)))
@@ -167,8 +169,8 @@ class Relay:
         together = [claim for claim in claims if not claim.solo]
         if together:
             self._spawn(together)
-        for alone in (claim for claim in claims if claim.solo):
-            await self._carry_alone(alone)
+        if alone := [claim for claim in claims if claim.solo]:
+            await self._carry_alone(*alone)
         return True
 
     async def _reconcile(self, lanes: dict[int, int]) -> bool:
@@ -192,8 +194,10 @@ class Relay:
             self._broken = self._broken or error
             self.stop()
 
-    async def _carry_alone(self, claim: Claim) -> None:
-        """Nothing else is in flight in this process meanwhile: this message may be what kills it (R8)."""
+    async def _carry_alone(self, claim: Claim, *others: Claim) -> None:
+        """Nothing else is in flight in this process meanwhile, nor even claimed: this message may be what kills it (R8)."""
+        if others:
+            await self._close(others, {})
         await asyncio.gather(*self._carrying)
         await self._carry([claim])
 
@@ -201,6 +205,10 @@ class Relay:
         """Send and settle one batch. No transaction is open while anything is sent."""
         verdicts = await self._carrier.carry(claims, self._may_send)
         # R19: the batch is closed; from here on only the settle is repeated.
+        await self._close(claims, verdicts)
+
+    async def _close(self, claims: Sequence[Claim], verdicts: Mapping[int, Verdict]) -> None:
+        """Settle the batch, and let go of it."""
         lost = await self._settler.settle(claims, verdicts, self._is_mine)
         if lost:
             self._holdings.drop(lost)
