@@ -13,6 +13,7 @@ import signal
 from base64 import urlsafe_b64encode
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.servers import guard, maven, start, unprivileged
@@ -23,7 +24,6 @@ from tests.servers.run import current
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 VERSION = "4.3.0"
 ARTIFACTS = (f"org.apache.kafka:kafka_2.13:{VERSION}", "org.slf4j:slf4j-simple:1.7.36")
@@ -103,6 +103,17 @@ class Broker:
     def start_again(self) -> None:
         """Where it was, with the data that it had."""
         guard.resume(self._place, self._argv(), self._ports.plain, self._ready, patience=60)
+
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """It is stopped for a while: connections stay, and nothing is answered."""
+        keeper = int((self._place.directory / "alive").read_text())
+        (server,) = map(int, Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split())
+        os.kill(server, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(server, signal.SIGCONT)
 
     def _command(self, port: int) -> Command:
         self._ports = Ports(port, free_port(), free_port())

@@ -17,15 +17,16 @@ PATIENCE = 30
 
 
 @contextmanager
-def fresh_topic(url: str, partitions: int = 3) -> Iterator[str]:
-    """A new, empty topic at the broker of `url`; deleted afterwards, if the broker still answers."""
+def fresh_topic(url: str, partitions: int = 3, **settings: str) -> Iterator[str]:
+    """A new, empty topic at the broker of `url`, with settings like `cleanup_policy="compact"`; deleted afterwards."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
     name = f"test.{os.getpid()}.{secrets.token_hex(5)}"
     admin = AdminClient({"bootstrap.servers": servers_of(url), "log_level": 0})
-    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(PATIENCE)
+    config = {key.replace("_", "."): value for key, value in settings.items()}
+    admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(PATIENCE)
     try:
         yield name
     finally:

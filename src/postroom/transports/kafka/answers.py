@@ -34,6 +34,7 @@ _WE_ARE_NOT_ALLOWED = {
     KafkaError._AUTHENTICATION,  # noqa: SLF001
 }
 _PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT, KafkaError._MSG_TIMED_OUT}  # noqa: SLF001
+_ALL_DOWN = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 - it says nothing that the others do not
 _WHY_AWAY = {
     KafkaError._AUTHENTICATION: "AUTHENTICATION_FAILED",  # noqa: SLF001
     KafkaError._SSL: "TLS_FAILED",  # noqa: SLF001
@@ -42,8 +43,13 @@ _WHY_AWAY = {
 
 REFUSED_IN_COMPANY = _TOO_LARGE | _REFUSED
 """What a broker says of a whole batch for one record in it: only alone is it the message's fault."""
-NO_SUCH_TOPIC = frozenset(_NO_SUCH_TOPIC)
-PURGED_UNSENT = KafkaError._PURGE_QUEUE  # noqa: SLF001
+OF_THE_TOPIC = _NO_SUCH_TOPIC | _NOT_ALLOWED
+"""What is true of every message to that topic."""
+REFUSED = REFUSED_IN_COMPANY | OF_THE_TOPIC
+"""After any of these the gapless guarantee stops the producer."""
+HELD_UP = {KafkaError._PURGE_QUEUE, KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER}  # noqa: SLF001
+"""What is said of the messages behind one that was refused: they were not written."""
+NO_SUCH_TOPIC = _NO_SUCH_TOPIC
 
 
 def outcome_of(error: KafkaError, topic: str, *, of_the_url: bool) -> Outcome:
@@ -70,7 +76,7 @@ def outcome_of(error: KafkaError, topic: str, *, of_the_url: bool) -> Outcome:
 
 def away(noted: Iterable[KafkaError], shown: str) -> Unavailable:
     """Nobody answered; of what librdkafka noted meanwhile, the newest that names a cause is told."""
-    errors = list(noted)[::-1]
+    errors = [error for error in reversed(list(noted)) if error.code() != _ALL_DOWN]
     for error in errors:
         if error.code() in _WHY_AWAY:
             return Unavailable(_WHY_AWAY[error.code()], error.str())

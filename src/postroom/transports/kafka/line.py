@@ -8,6 +8,7 @@ from time import sleep
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin._metadata import ClusterMetadata
 
 from postroom.clock import monotonic
 from postroom.transports.kafka.answers import NO_SUCH_TOPIC
@@ -19,6 +20,8 @@ MISSING_SECONDS = 1.0
 """So long a topic must be missing before that is believed: a broker that just started does not know all of them yet."""
 MISSING_PAUSE = 0.1
 PURGE_SECONDS = 0.5
+SLICE_SECONDS = 0.2
+"""So long at most is waited at a stretch: a fatal error may be told only at its end."""
 
 
 class Line:
@@ -55,42 +58,48 @@ class Line:
 
     def look_around(self, until: float) -> None:
         """Is anybody there? Raises KafkaException when nobody answers."""
-        self._producer.list_topics(timeout=_left(until))
-        self.noted.clear()
+        self._ask(None, until)
 
     def serve(self, seconds: float) -> int:
-        """Wait so long for answers, and hand them out; how many are still missing."""
+        """Wait up to so long for answers, and hand them out; how many are still missing."""
         try:
-            return self._producer.flush(max(seconds, 0))
+            return self._producer.flush(min(max(seconds, 0), SLICE_SECONDS))
         except (KafkaException, SystemError) as exc:
-            # A fatal error is raised in the middle of handing out answers, and hidden in a SystemError if one was just
-            # taken. No answer is lost by that: the next call goes on.
-            cause = exc.__cause__ if isinstance(exc, SystemError) else exc
-            if not isinstance(cause, KafkaException):
-                raise
-            self.fatal = cause.args[0]
+            self.fatal = _fatal_in(exc)
             return len(self._producer)
 
-    def finish(self, until: float) -> int:
-        """Wait for the answers until then, and purge what is left; how much that was.
+    def finish(self, until: float) -> bool:
+        """Wait for the answers until then, and purge what is left; whether there was something left.
 
         What was purged is not in librdkafka any more: it is never sent, or sent again. What is on its way stays so."""
-        while left := self.serve(until - monotonic()):
-            if self.fatal is not None or monotonic() >= until:
+        while self.serve(until - monotonic()):
+            if monotonic() >= until:
                 self._producer.purge()
                 purging = monotonic() + PURGE_SECONDS
                 while self.serve(purging - monotonic()) and monotonic() < purging:
                     pass
-                return left
+                return True
+            if self.fatal is not None:
+                # Nothing more leaves it. What is on its way is still answered, and then its fate is known.
+                self._producer.purge(in_flight=False)
         if self.fatal is None:
             self.is_young = False
             self._delivered_at = monotonic()
-        return 0
+        return False
+
+    def _ask(self, topic: str | None, until: float) -> ClusterMetadata:
+        try:
+            # Never 0 or less, which librdkafka reads as "for ever".
+            found: ClusterMetadata = self._producer.list_topics(topic, timeout=max(until - monotonic(), 0.01))
+        except KafkaException:
+            self.serve(0)  # what went wrong is told now, or never
+            raise
+        self.noted.clear()
+        return found
 
     def _look_for(self, topic: str, until: float) -> KafkaError | None:
         while True:
-            found = self._producer.list_topics(topic, timeout=_left(until)).topics[topic].error
-            self.noted.clear()
+            found = self._ask(topic, until).topics[topic].error
             error: KafkaError | None = None if found is None or found.retriable() else found
             if error is None:
                 self._known.add(topic)
@@ -104,6 +113,12 @@ class Line:
             sleep(MISSING_PAUSE)
 
 
-def _left(until: float) -> float:
-    # Never 0 or less, which librdkafka reads as "for ever".
-    return max(until - monotonic(), 0.01)
+def _fatal_in(exc: BaseException) -> KafkaError:
+    """A fatal error is raised while answers are handed out; on the way Python wraps it, or loses it."""
+    cause: BaseException | None = exc
+    while cause is not None:
+        if isinstance(cause, KafkaException):
+            error: KafkaError = cause.args[0]
+            return error
+        cause = cause.__cause__
+    return KafkaError(KafkaError._FATAL, "librdkafka gave the producer up")  # noqa: SLF001 - public, and named so

@@ -71,12 +71,11 @@ class KafkaPublisher:
     def _publish(self, batch: Sequence[Envelope], until: float) -> Sequence[Outcome]:
         line = self._line()
         sending = Sending(batch, self._settings.topic, self._source, until)
-        wrong = sending.look(line, self._settings.shown)
-        if wrong is not None:
-            sending.send(line, wrong)
+        if sending.look(line, self._settings.shown):
+            sending.send(line, range(len(batch)))
         if not line.is_spent:
             self._idle.append(line)
-        sending.send_refused_alone(lambda: Line(self._settings.alone()))
+        sending.go_again(lambda alone: Line(self._settings.alone() if alone else self._settings.producer))
         return sending.outcomes
 
     def _line(self) -> Line:

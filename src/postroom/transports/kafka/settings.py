@@ -19,6 +19,8 @@ HANDBOOK = "docs/how-to/send-to-kafka.md says which ones there are"
 LOGGER = logging.getLogger("postroom.kafka")
 # Whoever sets up logging reads what librdkafka says; nobody else's terminal is filled with it.
 LOGGER.addHandler(logging.NullHandler())
+# Said of every producer: tests/unit/transports/test_kafka.py watches that this setting does what it promises.
+LOGGER.addFilter(lambda record: "enable.gapless.guarantee is experimental" not in record.getMessage())
 
 OWN: dict[str, Any] = {
     "enable.idempotence": True,
