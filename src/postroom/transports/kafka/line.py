@@ -12,7 +12,7 @@ from confluent_kafka.admin._metadata import ClusterMetadata
 
 from postroom.clock import monotonic
 from postroom.transports.kafka.answers import NO_SUCH_TOPIC
-from postroom.transports.kafka.settings import LOGGER
+from postroom.transports.kafka.settings import LOG
 
 FRESH_SECONDS = 0.1
 """So long after a delivery the broker is taken to be there: a busy line is not held up by looking."""
@@ -36,7 +36,7 @@ class Line:
         """Something was purged from it: it is not used again, lest librdkafka has lost count."""
         self.is_young = True
         """Nothing was delivered by it yet; librdkafka may still be asking for its producer id."""
-        self._producer = Producer({**settings, "error_cb": self.noted.append, "logger": LOGGER})
+        self._producer = Producer({**settings, "error_cb": self.noted.append, "logger": LOG})
         self.produce = self._producer.produce
         self._known: set[str] = set()
         self._missing_since: dict[str, float] = {}

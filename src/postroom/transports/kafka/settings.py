@@ -16,11 +16,21 @@ from postroom.urls import redact, split_scheme
 EXAMPLE = "kafka://broker:9092/orders"
 HANDBOOK = "docs/how-to/send-to-kafka.md says which ones there are"
 
-LOGGER = logging.getLogger("postroom.kafka")
-# Whoever sets up logging reads what librdkafka says; nobody else's terminal is filled with it.
-LOGGER.addHandler(logging.NullHandler())
-# Said of every producer: tests/unit/transports/test_kafka.py watches that this setting does what it promises.
-LOGGER.addFilter(lambda record: "enable.gapless.guarantee is experimental" not in record.getMessage())
+
+class Log:
+    """Where librdkafka's own lines go: to the logger `postroom.kafka`, as information, whatever it thinks of them.
+
+    What they are about is in the outcomes; a broker that is away would fill a log with warnings, several a second."""
+
+    def __init__(self) -> None:
+        self._logger = logging.getLogger("postroom.kafka")
+
+    def log(self, level: int, text: str, *facts: object) -> None:
+        """As `logging.Logger.log`, which librdkafka's wrapper calls."""
+        self._logger.log(min(level, logging.INFO), text, *facts)
+
+
+LOG = Log()
 
 OWN: dict[str, Any] = {
     "enable.idempotence": True,
@@ -108,7 +118,7 @@ def _parameters(query: str, url: str) -> dict[str, str]:
 def _try_out(producer: dict[str, Any]) -> None:
     """Let librdkafka judge the settings, with no broker to connect to."""
     try:
-        Producer({**producer, "bootstrap.servers": "", "logger": LOGGER})
+        Producer({**producer, "bootstrap.servers": "", "logger": LOG})
     except KafkaException as exc:
         said = " ".join(exc.args[0].str().split()).rstrip(".")
         raise ConfigError(f"librdkafka does not take the settings of the Kafka URL: {said}; {HANDBOOK}.") from exc
