@@ -27,7 +27,9 @@ LEFT_BEHIND = 3
 @click.command(short_help="Carry messages to a broker, a webhook or a function.")
 @store_options
 @click.option(
-    "--to", metavar="URL", help="Where to: https://…, local://module:object. Default: POSTROOM_TO, or the file."
+    "--to",
+    metavar="URL",
+    help="Where to: kafka://broker/topic, https://…, local://module:object. Default: POSTROOM_TO, or the file.",
 )
 @click.option(
     "--drain", is_flag=True, help="End once nothing can move without a person: 0 all done, 3 something is dead."
