@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.servers.broker import LOCKED, LOCKED_PASSWORD, Broker
@@ -293,6 +294,19 @@ async def test_a_broker_that_is_away_is_told_in_one_sentence_and_nothing_else(
     await publisher.close()
     assert [isinstance(outcome, Unavailable) and outcome.code for outcome in outcomes] == ["CONNECT_FAILED"] * 2
     assert capfd.readouterr().err == "", "librdkafka's own lines are not for the terminal"
+
+
+async def test_a_producer_that_cannot_be_made_any_more_costs_no_attempt(
+    kafka_url: str, kafka_topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(settings: object) -> None:
+        raise KafkaException(KafkaError(KafkaError._INVALID_ARG, "ssl.ca.location failed"))
+
+    async with publishing(f"{kafka_url}/{kafka_topic}") as publisher:
+        publisher._idle.clear()
+        monkeypatch.setattr("postroom.transports.kafka.publisher.Line", gone)
+        outcomes = await publish(publisher, message(1), message(2))
+    assert outcomes == [Unavailable("NO_PRODUCER", "ssl.ca.location failed")] * 2
 
 
 async def test_the_password_decides_who_comes_in(kafka_broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

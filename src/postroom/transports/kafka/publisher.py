@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
 
 from confluent_kafka import KafkaException
@@ -69,13 +70,18 @@ class KafkaPublisher:
             await asyncio.to_thread(self._idle.clear)
 
     def _publish(self, batch: Sequence[Envelope], until: float) -> Sequence[Outcome]:
-        line = self._line()
+        try:
+            line = self._line()
+        except KafkaException as exc:
+            # The settings were good when they were read; now a certificate is gone, or there is no room for a thread.
+            return [Unavailable("NO_PRODUCER", exc.args[0].str())] * len(batch)
         sending = Sending(batch, self._settings.topic, self._source, until)
         if sending.look(line, self._settings.shown):
             sending.send(line, range(len(batch)))
         if not line.is_spent:
             self._idle.append(line)
-        sending.go_again(lambda alone: Line(self._settings.alone() if alone else self._settings.producer))
+        with suppress(KafkaException):
+            sending.go_again(lambda alone: Line(self._settings.alone() if alone else self._settings.producer))
         return sending.outcomes
 
     def _line(self) -> Line:
