@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tests.servers import apt
@@ -10,6 +12,7 @@ from tests.servers.broker import ARTIFACTS, VERSION, Broker
 from tests.servers.maven import jars
 from tests.servers.model import Found, NotHere
 from tests.servers.ports import LOOPBACK, listens
+from tests.servers.run import current
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,8 +44,7 @@ def maven(place: Place) -> Found:
 
 def packaged(place: Place) -> Found:
     """The same, with the system's packages of Java and Maven installed now."""
-    apt.install("default-jre-headless")
-    apt.install("maven")
+    _install()
     return maven(place)
 
 
@@ -50,11 +52,18 @@ SOURCES: Mapping[str, Source] = {"environment": environment, "local": local, "ma
 
 
 def fetch() -> None:
-    """Have the jars here before a test's time begins to run. That they cannot be had is told by whoever needs them."""
-    try:
-        jars(f"kafka-{VERSION}", *ARTIFACTS)
-    except (NotHere, OSError):
+    """Have all of it here before a test's time begins to run. That it cannot be had is told by whoever needs it."""
+    if "://" in os.environ.get("POSTROOM_TEST_KAFKA", ""):
         return
+    with current().locked("kafka-fetch"), suppress(NotHere, OSError):
+        if not all(map(shutil.which, ("java", "mvn"))):
+            _install()
+        jars(f"kafka-{VERSION}", *ARTIFACTS)
+
+
+def _install() -> None:
+    for package in ("default-jre-headless", "maven"):
+        apt.install(package)
 
 
 def _answering(servers: str) -> Found:
