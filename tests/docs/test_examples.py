@@ -13,16 +13,19 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from tests.servers.topics import everything_in
 
-from postroom import Settings, open_store
+from postroom import Settings, open_store, open_transport
 from postroom.settings import load
 from postroom.store import Query, Record
+from postroom.urls import redact
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]+\]\(([^)#\s]+)\)")
 ORDERS = "CREATE TABLE orders (id TEXT PRIMARY KEY, amount INTEGER)"
+KAFKA = "kafka://broker:9092/orders"
 DJANGO = """
 from django.conf import settings
 settings.configure(DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "shop.db"}})
@@ -117,10 +120,42 @@ def test_a_sql_block_is_a_whole_message(block: Block, tmp_path: Path, postgres_d
         assert [record.message.key for record in messages(url)] == sorted(keys_in(block.code))
 
 
-@pytest.mark.parametrize("block", blocks("console"), ids=str)
+@pytest.mark.parametrize("block", [b for b in blocks("console") if "server=" not in b.options], ids=str)
 def test_a_console_block_runs(block: Block, tmp_path: Path) -> None:
     prepare(f"sqlite:///{tmp_path / 'shop.db'}")
-    for line in block.code.splitlines():
+    run_lines(block.code, tmp_path)
+
+
+@pytest.mark.parametrize("block", [b for b in blocks("console") if "server=kafka" in b.options], ids=str)
+def test_a_console_block_for_kafka_carries_its_message(
+    block: Block, tmp_path: Path, kafka_url: str, kafka_topic: str
+) -> None:
+    prepare(f"sqlite:///{tmp_path / 'shop.db'}")
+    run_lines(block.code.replace(KAFKA, f"{kafka_url}/{kafka_topic}"), tmp_path)
+    assert {record.key() for record in everything_in(kafka_url, kafka_topic)} == {
+        key.encode() for key in keys_in(block.code)
+    }
+
+
+@pytest.mark.parametrize("block", [b for b in blocks("python") if "server=kafka" in b.options], ids=str)
+def test_a_python_block_for_kafka_carries_what_was_put(
+    block: Block, tmp_path: Path, kafka_url: str, kafka_topic: str
+) -> None:
+    prepare(f"sqlite:///{tmp_path / 'shop.db'}")
+    run_lines("$ postroom put --store sqlite:///shop.db order.paid --key order-7", tmp_path)
+    run(block.code.replace(KAFKA, f"{kafka_url}/{kafka_topic}"), tmp_path)
+    assert [record.key() for record in everything_in(kafka_url, kafka_topic)] == [b"order-7"]
+
+
+@pytest.mark.parametrize("url", [line for b in blocks("url") for line in b.code.splitlines()])
+def test_a_url_can_be_opened_and_shows_no_password(url: str) -> None:
+    without_files = re.sub(r"&[\w.]+\.location=[^&]*", "", url)
+    assert open_transport(without_files).capabilities.name == "kafka"
+    assert "s3cr" not in redact(url)
+
+
+def run_lines(lines: str, tmp_path: Path) -> None:
+    for line in lines.splitlines():
         if line.startswith("$ "):
             program, *arguments = shlex.split(line[2:], comments=True)
             code = re.search(r"# exit code (\d+)", line)

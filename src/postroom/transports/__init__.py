@@ -14,11 +14,18 @@ SCHEMES = {
     "local": "local://shop.mail:send",
     "http": "http://localhost:8080/hooks",
     "https": "https://shop.example/hooks",
+    "kafka": "kafka://broker:9092/orders",
 }
 """What can be opened, with an example of each."""
 
 _OF_HTTP = frozenset({"source", "secrets", "public_only", "concurrency"})
-HONOURED = {"memory": frozenset[str](), "local": frozenset({"concurrency"}), "http": _OF_HTTP, "https": _OF_HTTP}
+HONOURED = {
+    "memory": frozenset[str](),
+    "local": frozenset({"concurrency"}),
+    "http": _OF_HTTP,
+    "https": _OF_HTTP,
+    "kafka": frozenset({"source"}),
+}
 """Which options each of them can honour."""
 
 
@@ -73,10 +80,17 @@ def _http(url: str, options: TransportOptions) -> Publisher:
     )
 
 
+def _kafka(url: str, options: TransportOptions) -> Publisher:
+    from postroom.transports.kafka import KafkaPublisher
+
+    return KafkaPublisher(url, source=options.source or SOURCE_DEFAULT)
+
+
 # A new transport: its opener here, and its scheme in SCHEMES, HONOURED and _OPENERS.
 _OPENERS: dict[str, Callable[[str, TransportOptions], Publisher]] = {
     "memory": _memory,
     "local": _local,
     "http": _http,
     "https": _http,
+    "kafka": _kafka,
 }

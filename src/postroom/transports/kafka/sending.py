@@ -1,0 +1,180 @@
+"""One batch on its way: what is sent, in which order, and what came of each message. It runs in a thread, and blocks.
+
+The order of a key is kept in three places. What can be refused before it is sent stops its key in `send`. What the broker
+refuses stops the whole line (the gapless guarantee in settings.py), and what was only in its company goes again, on another.
+And when the time is up, all that is unanswered is purged at once (`Line.finish`): never an earlier message of a key alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Message as Report
+
+from postroom.clock import monotonic
+from postroom.transport import KEY_STOPPED, NOT_STARTED, Envelope, Failed, Outcome, Rejected, Sent
+from postroom.transports.kafka import answers
+from postroom.transports.kafka.binding import headers_of
+from postroom.transports.kafka.line import Line
+
+ROOM_SECONDS = 0.05
+
+
+class Sending:
+    """A batch, and its outcomes as far as they are known."""
+
+    def __init__(self, batch: Sequence[Envelope], topic: str | None, source: tuple[str, str], until: float) -> None:
+        self.outcomes: list[Outcome] = [NOT_STARTED] * len(batch)
+        self._batch, self._topic, self._source, self._until = batch, topic, source, until
+        self._topics = [envelope.topic or envelope.message.topic or topic for envelope in batch]
+        self._wrong: dict[str | None, Outcome] = {None: answers.NO_TOPIC}
+        """What is to be said of messages to these topics, without trying."""
+        self._reports: list[tuple[KafkaError | None, Report] | None] = [None] * len(batch)
+        self._refused: set[int] = set()
+        """In company, so perhaps for another's fault."""
+        self._held_up: set[int] = set()
+        """Not sent, because a refusal stopped the line."""
+
+    def look(self, line: Line, shown: str) -> bool:
+        """Is somebody there? If not, the outcomes say so."""
+        topics = dict.fromkeys(topic for topic in self._topics if topic is not None)
+        now = monotonic()
+        try:
+            # Half of the time, so that there is as much left to send.
+            wrong = line.look(topics, now + (self._until - now) / 2) if topics else {}
+        except KafkaException:
+            self.outcomes = [answers.away(line.noted, shown)] * len(self._batch)
+            return False
+        self._wrong.update({topic: self._outcome_of(error, topic) for topic, error in wrong.items()})
+        return True
+
+    def send(self, line: Line, places: Collection[int]) -> None:
+        """These at once, in their order. What is not taken stops its key."""
+        outcomes, batch, topics, wrong = self.outcomes, self._batch, self._topics, self._wrong
+        produce, told, source, until = line.produce, self._told, self._source, self._until
+        stopped: set[str] = set()
+        produced = 0
+        for place in places:
+            message, topic = batch[place].message, topics[place]
+            key = message.key
+            if key in stopped:
+                outcomes[place] = KEY_STOPPED
+                continue
+            if monotonic() >= until:
+                break
+            failure = wrong.get(topic)
+            if failure is None and topic is not None:
+                outcomes[place] = answers.UNANSWERED
+                headers = headers_of(message, source)
+                try:
+                    produce(topic, message.body, key, on_delivery=partial(told, place), headers=headers)
+                except Exception as exc:  # noqa: BLE001 - sorted out where it costs the others nothing
+                    failure = self._not_taken(exc, line, place)
+                produced += failure is None
+            if failure is not None:
+                outcomes[place] = failure
+                if key is not None:
+                    stopped.add(key)
+        self._finish(line, places, produced)
+
+    def go_again(self, open_line: Callable[[bool], Line]) -> None:
+        """What was refused in company goes again by itself: a broker refuses many for one among them. Then, together, what
+        was held up by that. *open_line* is told whether messages go alone."""
+        before = _previous_of_its_key(self._batch) if self._refused or self._held_up else {}
+        while (self._refused or self._held_up) and monotonic() < self._until:
+            pending = sorted(self._refused | self._held_up)
+            held_up, together = self._held_up, dict[int, None]()
+            self._refused, self._held_up = set(), set()
+            alone: Line | None = None
+            for place in pending:
+                earlier = before.get(place)
+                if earlier is not None and earlier not in together and not isinstance(self.outcomes[earlier], Sent):
+                    self.outcomes[place] = KEY_STOPPED
+                elif place in held_up or earlier in together:
+                    together[place] = None
+                else:
+                    alone = open_line(True) if alone is None or alone.is_spent else alone
+                    self.send(alone, [place])
+            if together:
+                self.send(open_line(False), together)
+
+    def _not_taken(self, exc: Exception, line: Line, place: int) -> Outcome | None:
+        """What is to be said of a message that librdkafka did not take; None when it took it after all."""
+        message, topic = self._batch[place].message, self._topics[place] or ""
+        while isinstance(exc, BufferError):
+            # The queue is full: what is in it goes first. Nothing is dropped.
+            line.serve(ROOM_SECONDS)
+            if line.fatal is not None or monotonic() >= self._until:
+                return NOT_STARTED
+            try:
+                headers = headers_of(message, self._source)
+                line.produce(topic, message.body, message.key, on_delivery=partial(self._told, place), headers=headers)
+            except Exception as again:  # noqa: BLE001 - looked at below
+                exc = again
+            else:
+                return None
+        if isinstance(exc, KafkaException):
+            outcome = self._outcome_of(exc.args[0], topic)
+            return NOT_STARTED if isinstance(outcome, Failed) else outcome
+        if isinstance(exc, (ValueError, TypeError)):
+            return Rejected("INVALID_MESSAGE", f"it cannot be written as a record: {exc}")
+        raise exc
+
+    def _told(self, place: int, error: KafkaError | None, report: Report) -> None:
+        # Nothing is called here: the first answers after a fatal error come while Python holds an exception.
+        self._reports[place] = (error, report)
+
+    def _finish(self, line: Line, places: Collection[int], produced: int) -> None:
+        """Wait for the answers, and read them."""
+        is_late = line.finish(self._until)
+        outcomes, reports, is_alone = self.outcomes, self._reports, len(places) == 1
+        held_up: list[int] = []
+        was_refused = False
+        for place in places:
+            answer, reports[place] = reports[place], None
+            if answer is None:
+                continue
+            error, report = answer
+            if error is None:
+                outcomes[place] = Sent((report.topic(), report.partition(), report.offset()))
+                continue
+            code = error.code()
+            outcomes[place] = self._outcome_of(error, self._topics[place] or "")
+            was_refused |= code in answers.REFUSED
+            if code in answers.REFUSED_IN_COMPANY and not is_alone:
+                outcomes[place] = NOT_STARTED
+                self._refused.add(place)
+            elif code in answers.OF_THE_TOPIC:
+                self._wrong[self._topics[place]] = outcomes[place]
+            elif code in answers.HELD_UP:
+                held_up.append(place)
+        if line.fatal is not None:
+            self._stop(line.fatal, held_up, was_refused=was_refused)
+        # A young line may just have waited for its producer id; any other may have lost count of what the broker has.
+        is_untouched = line.is_young and len(held_up) == produced
+        line.is_spent = line.fatal is not None or (is_late and not is_untouched)
+
+    def _stop(self, fatal: KafkaError, held_up: Collection[int], *, was_refused: bool) -> None:
+        """The line gave up: by a refusal, and then what it held up can go again; or nobody knows why."""
+        if was_refused:
+            self._held_up.update(held_up)
+        outcome = NOT_STARTED if was_refused else answers.stopped_by(fatal)
+        for place in held_up:
+            self.outcomes[place] = outcome
+
+    def _outcome_of(self, error: KafkaError, topic: str) -> Outcome:
+        return answers.outcome_of(error, topic, of_the_url=topic == self._topic)
+
+
+def _previous_of_its_key(batch: Sequence[Envelope]) -> dict[int, int]:
+    """For each place, the place of the message before it that has the same key, if there is one."""
+    latest: dict[str, int] = {}
+    previous: dict[int, int] = {}
+    for place, envelope in enumerate(batch):
+        if (key := envelope.message.key) is not None:
+            if key in latest:
+                previous[place] = latest[key]
+            latest[key] = place
+    return previous
