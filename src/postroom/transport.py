@@ -57,7 +57,7 @@ class Sent:
     """The broker confirmed it durably."""
 
     result: Any = None
-    """What the broker said of it: partition and offset, a sequence, a handler's answer."""
+    """What the broker said of it, where it costs nothing to keep: a status, a handler's answer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,8 @@ LEFT_BEHIND = 3
 @click.option(
     "--to",
     metavar="URL",
-    help="Where all goes: kafka://broker/topic, https://…, local://module:object. Default: POSTROOM_TO, or the routes in the file.",
+    help="Where all goes: kafka://broker/topic, https://…, local://module:object. "
+    "Default: POSTROOM_TO, or the routes in the file.",
 )
 @click.option(
     "--drain",

@@ -70,20 +70,32 @@ class Gate:
         return outcomes
 
     async def _ask(self, envelopes: Sequence[Envelope], timeout: timedelta) -> Sequence[Outcome]:
+        if not self._opened and (refusal := await self._open_late(timeout)) is not None:
+            return [refusal] * len(envelopes)
         try:
             async with asyncio.timeout((timeout + grace(timeout)).total_seconds()):
-                if not self._opened:
-                    await self._publisher.open()
-                    self._opened = True
                 return await self._publisher.publish(envelopes, timeout=timeout)
         except TimeoutError:
-            late = Failed("TIMEOUT", "the transport did not answer in time", unknown=True)
-            return [late if self._opened else Unavailable("CONNECT_TIMEOUT", "no connection in time")] * len(envelopes)
-        except PostroomError as exc:  # from `open`: nothing was sent
-            return [Unavailable("CONNECT_FAILED", str(exc))] * len(envelopes)
+            return [Failed("TIMEOUT", "the transport did not answer in time", unknown=True)] * len(envelopes)
         except Exception as exc:  # noqa: BLE001 - a transport must not raise; if it does, its effect is unknown
             broken = Failed("TRANSPORT_ERROR", f"{type(exc).__name__}: {exc}", unknown=True)
             return [broken] * len(envelopes)
+
+    async def _open_late(self, timeout: timedelta) -> Outcome | None:
+        """Connect now; why nothing can be sent, if so. Connecting may take the time that the lease has for sending: then
+        the messages are not tried now, rather than cut off in the middle."""
+        begin = monotonic()
+        try:
+            async with asyncio.timeout(timeout.total_seconds()):
+                await self._publisher.open()
+        except TimeoutError:
+            return Unavailable("CONNECT_TIMEOUT", "no connection in time")
+        except PostroomError as exc:
+            return Unavailable("CONNECT_FAILED", str(exc))
+        except Exception as exc:  # noqa: BLE001 - a transport must not raise; nothing was sent yet
+            return Unavailable("CONNECT_FAILED", f"{type(exc).__name__}: {exc}")
+        self._opened = True
+        return NOT_STARTED if monotonic() - begin > grace(timeout).total_seconds() / 2 else None
 
     def _remember(self, outcomes: Sequence[Outcome], begin: float) -> None:
         """Shut after an answer that the broker is away, longer each time; open again after any other word of it."""

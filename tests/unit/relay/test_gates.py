@@ -14,7 +14,7 @@ from postroom.events import Event, Listeners, Published, RoutePaused, RouteResum
 from postroom.message import Message
 from postroom.relay.gates import LONGEST_PAUSE_SECONDS, Gates, grace
 from postroom.relay.routes import Route, Routes
-from postroom.transport import KEY_STOPPED, Envelope, Failed, Outcome, Rejected, Sent, Unavailable
+from postroom.transport import KEY_STOPPED, NOT_STARTED, Envelope, Failed, Outcome, Rejected, Sent, Unavailable
 from postroom.transports.memory import MemoryBroker, MemoryPublisher
 
 pytestmark = pytest.mark.anyio
@@ -117,6 +117,24 @@ async def test_a_broker_away_at_the_start_is_opened_when_it_is_asked_again() -> 
     (answer,) = await all_gates.of(route).publish(BATCH, SECOND)
     assert isinstance(answer, Sent)
     assert publisher.opened == 3
+
+
+async def test_a_connection_that_took_the_time_for_sending_sends_nothing_now() -> None:
+    """What is begun with too little time left would be cut off in the middle, and pay an attempt."""
+
+    class Slow(Answering):
+        async def open(self) -> None:
+            if self.opened:
+                await asyncio.sleep(0.5)
+            await super().open()
+
+    publisher = Slow(Sent())
+    publisher._broker.away = True
+    all_gates, (route,) = gates(publisher)
+    await all_gates.open(SECOND)
+    publisher._broker.away = False
+    assert list(await all_gates.of(route).publish(BATCH, SECOND)) == [NOT_STARTED]
+    assert list(await all_gates.of(route).publish(BATCH, SECOND)) == [Sent()]
 
 
 async def test_a_publisher_that_raises_has_an_unknown_effect_but_not_if_it_never_opened() -> None:

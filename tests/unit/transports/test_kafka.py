@@ -84,13 +84,6 @@ async def test_a_message_without_any_topic_is_rejected_and_takes_no_other_with_i
     assert isinstance(somewhere, Sent)
 
 
-async def test_sent_tells_topic_partition_and_offset(kafka_url: str, kafka_topic: str) -> None:
-    async with publishing(f"{kafka_url}/{kafka_topic}") as publisher:
-        (outcome,) = await publish(publisher, message(1, "a"))
-    (record,) = everything_in(kafka_url, kafka_topic)
-    assert outcome == Sent((kafka_topic, record.partition(), record.offset()))
-
-
 async def test_a_message_to_a_missing_topic_stops_its_key_before_anything_is_sent(
     kafka_url: str, kafka_topic: str
 ) -> None:

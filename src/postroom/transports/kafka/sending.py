@@ -21,6 +21,8 @@ from postroom.transports.kafka.line import Line
 
 ROOM_SECONDS = 0.05
 
+SENT = Sent()
+
 
 class Sending:
     """A batch, and its outcomes as far as they are known."""
@@ -31,7 +33,7 @@ class Sending:
         self._topics = [envelope.topic or envelope.message.topic or topic for envelope in batch]
         self._wrong: dict[str | None, Outcome] = {None: answers.NO_TOPIC}
         """What is to be said of messages to these topics, without trying."""
-        self._reports: list[tuple[KafkaError | None, Report] | None] = [None] * len(batch)
+        self._reports: list[KafkaError | Sent | None] = [None] * len(batch)
         self._refused: set[int] = set()
         """In company, so perhaps for another's fault."""
         self._held_up: set[int] = set()
@@ -122,9 +124,10 @@ class Sending:
             return Rejected("INVALID_MESSAGE", f"it cannot be written as a record: {exc}")
         raise exc
 
-    def _told(self, place: int, error: KafkaError | None, report: Report) -> None:
-        # Nothing is called here: the first answers after a fatal error come while Python holds an exception.
-        self._reports[place] = (error, report)
+    def _told(self, place: int, error: KafkaError | None, report: Report) -> None:  # noqa: ARG002 - librdkafka's signature
+        # Nothing is called here: the first answers after a fatal error come while Python holds an exception. Nor is the
+        # report looked at: where exactly a message stands is of no use to the relay, and costs as much as its headers.
+        self._reports[place] = SENT if error is None else error
 
     def _finish(self, line: Line, places: Collection[int], produced: int) -> None:
         """Wait for the answers, and read them."""
@@ -133,12 +136,11 @@ class Sending:
         held_up: list[int] = []
         was_refused = False
         for place in places:
-            answer, reports[place] = reports[place], None
-            if answer is None:
+            error, reports[place] = reports[place], None
+            if error is SENT:
+                outcomes[place] = SENT
                 continue
-            error, report = answer
-            if error is None:
-                outcomes[place] = Sent((report.topic(), report.partition(), report.offset()))
+            if error is None or isinstance(error, Sent):
                 continue
             code = error.code()
             outcomes[place] = self._outcome_of(error, self._topics[place] or "")
