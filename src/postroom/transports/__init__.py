@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 SCHEMES = {
     "memory": "memory://",
+    "null": "null://",
     "local": "local://shop.mail:send",
     "http": "http://localhost:8080/hooks",
     "https": "https://shop.example/hooks",
@@ -37,6 +38,12 @@ def _memory(url: str) -> Publisher:  # noqa: ARG001 - there is nothing in it
     return MemoryPublisher(MemoryBroker())
 
 
+def _null(url: str) -> Publisher:  # noqa: ARG001 - there is nothing in it
+    from postroom.transports.null import NullPublisher
+
+    return NullPublisher()
+
+
 def _local(url: str) -> Publisher:
     from postroom.transports.local import LocalPublisher, load
 
@@ -49,4 +56,10 @@ def _http(url: str) -> Publisher:
     return HttpPublisher(url)
 
 
-_OPENERS: dict[str, Callable[[str], Publisher]] = {"memory": _memory, "local": _local, "http": _http, "https": _http}
+_OPENERS: dict[str, Callable[[str], Publisher]] = {
+    "memory": _memory,
+    "null": _null,
+    "local": _local,
+    "http": _http,
+    "https": _http,
+}
