@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import platform
 import sys
 from collections.abc import Callable, Iterator
 
-from bench import copy, imports, put, sqlite
+from bench import copy, drain, imports, put, sqlite
 from bench.table import Row, progress, table
 
 BENCHMARKS: dict[str, Callable[..., Iterator[Row]]] = {
@@ -17,6 +18,7 @@ BENCHMARKS: dict[str, Callable[..., Iterator[Row]]] = {
     "copy": copy.run,
     "sqlite": sqlite.run,
     "import": imports.run,
+    "drain": drain.run,
 }
 INTERRUPTED = 130
 
@@ -24,6 +26,7 @@ INTERRUPTED = 130
 def main() -> int:
     """Measure, print, and answer 0; with --strict 1 when a target is missed."""
     arguments = _parser().parse_args()
+    logging.getLogger("postroom").setLevel(logging.ERROR)
     rows: list[Row] = []
     try:
         for name in arguments.only or BENCHMARKS:
