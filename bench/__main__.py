@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 from bench import copy, drain, imports, put, sqlite
+from bench.peers import compare
 from bench.table import Row, progress, table
 
 BENCHMARKS: dict[str, Callable[..., Iterator[Row]]] = {
@@ -19,6 +20,7 @@ BENCHMARKS: dict[str, Callable[..., Iterator[Row]]] = {
     "sqlite": sqlite.run,
     "import": imports.run,
     "drain": drain.run,
+    "peers": compare.run,
 }
 INTERRUPTED = 130
 
