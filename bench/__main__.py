@@ -10,7 +10,7 @@ import platform
 import sys
 from collections.abc import Callable, Iterator
 
-from bench import copy, drain, imports, put, sqlite
+from bench import copy, drain, flat, imports, latency, put, sqlite
 from bench.peers import compare
 from bench.table import Row, progress, table
 
@@ -21,6 +21,8 @@ BENCHMARKS: dict[str, Callable[..., Iterator[Row]]] = {
     "import": imports.run,
     "drain": drain.run,
     "peers": compare.run,
+    "flat": flat.run,
+    "latency": latency.run,
 }
 INTERRUPTED = 130
 
