@@ -10,7 +10,7 @@ import platform
 import sys
 from collections.abc import Callable, Iterator
 
-from bench import copy, drain, flat, imports, latency, put, sqlite
+from bench import copy, drain, flat, idle, imports, latency, memory, put, sqlite
 from bench.peers import compare
 from bench.table import Row, progress, table
 
@@ -23,6 +23,8 @@ BENCHMARKS: dict[str, Callable[..., Iterator[Row]]] = {
     "peers": compare.run,
     "flat": flat.run,
     "latency": latency.run,
+    "idle": idle.run,
+    "memory": memory.run,
 }
 INTERRUPTED = 130
 
