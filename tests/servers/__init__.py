@@ -40,6 +40,7 @@ __all__ = [
 REGISTRY = {
     "postgres": "tests.servers.postgres",
     "pgbouncer": "tests.servers.pgbouncer",
+    "kafka": "tests.servers.kafka",
 }
 
 

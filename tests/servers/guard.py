@@ -47,16 +47,33 @@ def serve(
     """
     for _ in range(PORT_TRIES):
         port = free_port()
-        _launch(place, command(port))
-        deadline = time.monotonic() + patience
-        while alive(place.directory) and time.monotonic() < deadline:
-            if version := ready(port):
-                return port, version
-            time.sleep(PAUSE)
-        stop(place.directory)
+        if version := _try(place, command(port), port, ready, patience):
+            return port, version
         if "in use" not in log(place.directory):
             break
-    raise NotHere(f"It did not start; its log ends with: {log(place.directory)[-2000:].strip() or '(nothing)'}")
+    raise _did_not_start(place)
+
+
+def resume(place: Place, command: Command, port: int, ready: Callable[[int], str | None], patience: float = 30) -> None:
+    """Run a server that was served here and stopped, again, on the port that it had."""
+    if not _try(place, command, port, ready, patience):
+        raise _did_not_start(place)
+
+
+def _try(place: Place, command: Command, port: int, ready: Callable[[int], str | None], patience: float) -> str | None:
+    """The version once it is ready; None, and it is stopped, when it dies or stays silent."""
+    _launch(place, command)
+    deadline = time.monotonic() + patience
+    while alive(place.directory) and time.monotonic() < deadline:
+        if version := ready(port):
+            return version
+        time.sleep(PAUSE)
+    stop(place.directory)
+    return None
+
+
+def _did_not_start(place: Place) -> NotHere:
+    return NotHere(f"It did not start; its log ends with: {log(place.directory)[-2000:].strip() or '(nothing)'}")
 
 
 def _launch(place: Place, command: Command) -> None:

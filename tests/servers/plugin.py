@@ -6,14 +6,17 @@ POSTROOM_REQUIRE_SERVERS=1 (or `all`, or names with commas) makes a missing serv
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
-from tests.servers import REGISTRY, Server, Unavailable, start
+from tests.servers import REGISTRY, NotHere, Server, Unavailable, kafka, start
+from tests.servers.broker import Broker, broker_of_my_own
 from tests.servers.cluster import LOCKED, LOCKED_PASSWORD
 from tests.servers.databases import fresh_database, in_database
 from tests.servers.run import current
+from tests.servers.topics import fresh_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +43,16 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(current().close)  # closes nothing in a worker, which does not own it
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Fetch now what takes minutes the first time: no test's time is running yet."""
+    if not session.config.option.collectonly and any(_needs_kafka(item) for item in session.items):
+        kafka.fetch()
+
+
+def _needs_kafka(item: pytest.Item) -> bool:
+    return any(name.startswith("kafka_") for name in getattr(item, "fixturenames", ()))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say which servers tests asked for in vain."""
     if missing := current().missing():
@@ -55,7 +68,11 @@ def have(name: str) -> Server:
     try:
         return start(name)
     except Unavailable as error:
-        why = str(error)
+        do_without(name, str(error))
+
+
+def do_without(name: str, why: str) -> NoReturn:
+    """Skip this test for want of a server, or fail when it is required."""
     if name in required():
         pytest.fail(f"{REQUIRED} wants {name}, but {why}", pytrace=False)
     pytest.skip(f"SERVER NOT AVAILABLE: {name} (see the end of the run)")
@@ -89,3 +106,27 @@ def pgbouncer_database(postgres_url: str) -> Iterator[str]:
     bouncer = have("pgbouncer")
     with fresh_database(postgres_url) as url:
         yield in_database(bouncer.url, url.rsplit("/", 1)[1])
+
+
+@pytest.fixture(scope="session")
+def kafka_url() -> str:
+    """The URL of a Kafka on which this test run may create topics, without a topic in it."""
+    return have("kafka").url
+
+
+@pytest.fixture
+def kafka_topic(kafka_url: str) -> Iterator[str]:
+    """A fresh topic with three partitions."""
+    with fresh_topic(kafka_url) as topic:
+        yield topic
+
+
+@pytest.fixture
+def kafka_broker() -> Iterator[Broker]:
+    """A broker of this test's own, which it may kill and start again."""
+    with ExitStack() as ending:
+        try:
+            broker = ending.enter_context(broker_of_my_own())
+        except (NotHere, OSError) as error:
+            do_without("kafka", str(error))
+        yield broker

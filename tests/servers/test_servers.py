@@ -15,12 +15,15 @@ from urllib.parse import urlsplit
 
 import psycopg
 import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from tests.servers import REGISTRY, Server, Unavailable, apt, guard, postgres, start
+from tests.servers.broker import Broker
 from tests.servers.cluster import LOCKED
 from tests.servers.databases import fresh_database
 from tests.servers.ports import free_port, listens
 from tests.servers.run import VARIABLE, Run
+from tests.servers.topics import everything_in, fresh_topic, servers_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -247,3 +250,48 @@ def test_the_command_tells_what_this_machine_can_have() -> None:
     assert command.returncode == 0
     assert [row["name"] for row in rows] == list(REGISTRY)
     assert all(row["version"] if row["available"] else row["reasons"] for row in rows)
+
+
+def test_kafka_starts_with_jars_from_maven_and_makes_no_topic_by_itself(run: Run) -> None:
+    server = from_source("kafka", "maven", run)
+    assert server.ours
+    with fresh_topic(server.url, partitions=2) as topic:
+        produce(server.url, topic, b"one")
+        with pytest.raises(KafkaException, match="Unknown topic"):
+            produce(server.url, "nobody.made.this", b"two")
+        assert [message.value() for message in everything_in(server.url, topic)] == [b"one"]
+    server.stop()
+    assert not listens(port_of(server.url))
+
+
+def test_a_kafka_named_in_the_environment_is_used_and_left_alone(
+    kafka_url: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POSTROOM_TEST_KAFKA", kafka_url)
+    server = start("kafka", run=run)
+    assert (server.url, server.source, server.ours) == (kafka_url, "environment", False)
+    server.stop()
+    assert listens(port_of(kafka_url))
+
+
+def test_a_broker_of_my_own_that_is_killed_comes_back_with_all_it_had(kafka_broker: Broker) -> None:
+    with fresh_topic(kafka_broker.url, partitions=1) as topic:
+        before = kafka_broker.url
+        produce(kafka_broker.url, topic, b"one")
+        kafka_broker.kill()
+        assert not listens(port_of(before))
+        kafka_broker.start_again()
+        produce(kafka_broker.url, topic, b"two")
+        assert kafka_broker.url == before
+        assert [message.value() for message in everything_in(before, topic)] == [b"one", b"two"]
+
+
+def produce(url: str, topic: str, value: bytes) -> None:
+    """Write one message, and wait until it stands there."""
+    settings = {"bootstrap.servers": servers_of(url), "topic.metadata.propagation.max.ms": 100, "log_level": 0}
+    told: list[KafkaError | None] = []
+    producer = Producer(settings)
+    producer.produce(topic, value, on_delivery=lambda error, _: told.append(error))
+    assert producer.flush(30) == 0
+    if told[0] is not None:
+        raise KafkaException(told[0])

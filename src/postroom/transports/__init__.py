@@ -17,6 +17,7 @@ SCHEMES = {
     "local": "local://shop.mail:send",
     "http": "http://localhost:8080/hooks",
     "https": "https://shop.example/hooks",
+    "kafka": "kafka://broker:9092/orders",
 }
 """What can be opened, with an example of each."""
 
@@ -56,10 +57,17 @@ def _http(url: str) -> Publisher:
     return HttpPublisher(url)
 
 
+def _kafka(url: str) -> Publisher:
+    from postroom.transports.kafka import KafkaPublisher
+
+    return KafkaPublisher(url)
+
+
 _OPENERS: dict[str, Callable[[str], Publisher]] = {
     "memory": _memory,
     "null": _null,
     "local": _local,
     "http": _http,
     "https": _http,
+    "kafka": _kafka,
 }

@@ -1,0 +1,109 @@
+"""A line to the brokers: one librdkafka producer, used by one batch at a time, and empty between two of them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from time import sleep
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from postroom.clock import monotonic
+from postroom.transports.kafka.answers import NO_SUCH_TOPIC
+from postroom.transports.kafka.settings import LOGGER
+
+FRESH_SECONDS = 0.1
+"""So long after a delivery the broker is taken to be there: a busy line is not held up by looking."""
+MISSING_SECONDS = 1.0
+"""So long a topic must be missing before that is believed: a broker that just started does not know all of them yet."""
+MISSING_PAUSE = 0.1
+PURGE_SECONDS = 0.5
+
+
+class Line:
+    """One producer. Not for two threads at once."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self.noted: deque[KafkaError] = deque(maxlen=16)
+        """What went wrong with its connections since a broker last answered."""
+        self.fatal: KafkaError | None = None
+        """Why librdkafka gave it up."""
+        self.is_spent = False
+        """Something was purged from it: it is not used again, lest librdkafka has lost count."""
+        self.is_young = True
+        """Nothing was delivered by it yet; librdkafka may still be asking for its producer id."""
+        self._producer = Producer({**settings, "error_cb": self.noted.append, "logger": LOGGER})
+        self.produce = self._producer.produce
+        self._known: set[str] = set()
+        self._missing_since: dict[str, float] = {}
+        self._delivered_at = float("-inf")
+
+    def look(self, topics: Iterable[str], until: float) -> dict[str, KafkaError]:
+        """Ask the broker for these topics; what is wrong with which. Raises KafkaException when nobody answers.
+
+        The first one is asked for each time, to see that somebody is there; the others until they were seen once."""
+        self.serve(0)
+        must_ask = bool(self.noted) or monotonic() - self._delivered_at > FRESH_SECONDS
+        wrong: dict[str, KafkaError] = {}
+        for topic in topics:
+            if must_ask or topic not in self._known:
+                must_ask = False
+                if error := self._look_for(topic, until):
+                    wrong[topic] = error
+        return wrong
+
+    def look_around(self, until: float) -> None:
+        """Is anybody there? Raises KafkaException when nobody answers."""
+        self._producer.list_topics(timeout=_left(until))
+        self.noted.clear()
+
+    def serve(self, seconds: float) -> int:
+        """Wait so long for answers, and hand them out; how many are still missing."""
+        try:
+            return self._producer.flush(max(seconds, 0))
+        except (KafkaException, SystemError) as exc:
+            # A fatal error is raised in the middle of handing out answers, and hidden in a SystemError if one was just
+            # taken. No answer is lost by that: the next call goes on.
+            cause = exc.__cause__ if isinstance(exc, SystemError) else exc
+            if not isinstance(cause, KafkaException):
+                raise
+            self.fatal = cause.args[0]
+            return len(self._producer)
+
+    def finish(self, until: float) -> int:
+        """Wait for the answers until then, and purge what is left; how much that was.
+
+        What was purged is not in librdkafka any more: it is never sent, or sent again. What is on its way stays so."""
+        while left := self.serve(until - monotonic()):
+            if self.fatal is not None or monotonic() >= until:
+                self._producer.purge()
+                purging = monotonic() + PURGE_SECONDS
+                while self.serve(purging - monotonic()) and monotonic() < purging:
+                    pass
+                return left
+        if self.fatal is None:
+            self.is_young = False
+            self._delivered_at = monotonic()
+        return 0
+
+    def _look_for(self, topic: str, until: float) -> KafkaError | None:
+        while True:
+            found = self._producer.list_topics(topic, timeout=_left(until)).topics[topic].error
+            self.noted.clear()
+            error: KafkaError | None = None if found is None or found.retriable() else found
+            if error is None:
+                self._known.add(topic)
+                self._missing_since.pop(topic, None)
+                return None
+            self._known.discard(topic)
+            now = monotonic()
+            believed_at = self._missing_since.setdefault(topic, now) + MISSING_SECONDS
+            if error.code() not in NO_SUCH_TOPIC or now >= min(believed_at, until):
+                return error
+            sleep(MISSING_PAUSE)
+
+
+def _left(until: float) -> float:
+    # Never 0 or less, which librdkafka reads as "for ever".
+    return max(until - monotonic(), 0.01)

@@ -1,0 +1,104 @@
+"""The sending side: each batch in a thread of its own, on a line of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+from confluent_kafka import KafkaException
+
+from postroom.clock import monotonic
+from postroom.errors import ConfigError, TransportUnavailable
+from postroom.transport import Envelope, Outcome, TransportCapabilities, Unavailable
+from postroom.transports.kafka import answers, settings
+from postroom.transports.kafka.line import Line
+from postroom.transports.kafka.sending import Sending
+
+OPEN_SECONDS = 5.0
+THREADS = 32
+"""How many batches can be on their way at once; more wait for their turn."""
+
+
+class KafkaPublisher:
+    """Deliver each message as a record; an answer from all replicas in sync is the cluster's word that it has it.
+
+    ```python
+    KafkaPublisher("kafka://broker-1:9092,broker-2:9092/orders?compression.type=lz4", source="https://shop.example")
+    ```
+
+    A message goes to the topic its route names, else to its own, else to the URL's. Its key is the record's key. What else
+    stands in the URL are settings of librdkafka; those that would make a delivery unsafe are refused.
+    """
+
+    def __init__(self, url: str, *, source: str = "postroom") -> None:
+        if not source:
+            raise ConfigError("source is empty; CloudEvents needs one, like 'https://shop.example'.")
+        self._settings = settings.read(url)
+        self._source = ("ce_source", source)
+        self._idle: deque[Line] = deque()
+        self._threads: ThreadPoolExecutor | None = None
+
+    @property
+    def capabilities(self) -> TransportCapabilities:
+        return TransportCapabilities(name="kafka", durable=True, ordered=True, batches=True)
+
+    async def open(self) -> None:
+        """Look whether a broker answers and the URL's topic is there. When none does, `publish` goes on trying."""
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="postroom-kafka")
+        await asyncio.get_running_loop().run_in_executor(self._threads, self._look)
+
+    async def publish(self, batch: Sequence[Envelope], *, timeout: timedelta) -> Sequence[Outcome]:
+        if self._threads is None:
+            return [Unavailable("CLOSED", "the publisher is not open")] * len(batch)
+        if not batch:
+            return []
+        seconds = timeout.total_seconds()
+        # A little less than it has, so that the answer is there in time.
+        until = monotonic() + seconds - min(0.1 * seconds, 0.25)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._publish, batch, until)
+
+    async def close(self) -> None:
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            # Each thread answers by its deadline, and leaves nothing in its line.
+            await asyncio.to_thread(threads.shutdown)
+            await asyncio.to_thread(self._idle.clear)
+
+    def _publish(self, batch: Sequence[Envelope], until: float) -> Sequence[Outcome]:
+        line = self._line()
+        sending = Sending(batch, self._settings.topic, self._source, until)
+        wrong = sending.look(line, self._settings.shown)
+        if wrong is not None:
+            sending.send(line, wrong)
+        if not line.is_spent:
+            self._idle.append(line)
+        sending.send_refused_alone(lambda: Line(self._settings.alone()))
+        return sending.outcomes
+
+    def _line(self) -> Line:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return Line(self._settings.producer)
+
+    def _look(self) -> None:
+        line, topic, shown = self._line(), self._settings.topic, self._settings.shown
+        until = monotonic() + OPEN_SECONDS
+        try:
+            if topic is None:
+                line.look_around(until)
+                return
+            wrong = line.look([topic], until)
+        except KafkaException:
+            said = answers.away(line.noted, shown).error
+            raise TransportUnavailable(f"No Kafka answers at {shown}: {said}; start it, or correct the URL.") from None
+        finally:
+            self._idle.append(line)
+        if topic in wrong:
+            raise ConfigError(
+                f"{shown} cannot be written to: {wrong[topic].str()}; create the topic, or correct the URL."
+            )

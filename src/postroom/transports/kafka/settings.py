@@ -1,0 +1,112 @@
+"""What a `kafka://` URL says: brokers, topic, and settings of librdkafka, of which the unsafe ones are refused."""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+from confluent_kafka import KafkaException, Producer
+
+from postroom.errors import ConfigError
+from postroom.urls import redact, split_scheme
+
+EXAMPLE = "kafka://broker:9092/orders"
+HANDBOOK = "docs/how-to/send-to-kafka.md says which ones there are"
+
+LOGGER = logging.getLogger("postroom.kafka")
+# Whoever sets up logging reads what librdkafka says; nobody else's terminal is filled with it.
+LOGGER.addHandler(logging.NullHandler())
+
+OWN: dict[str, Any] = {
+    "enable.idempotence": True,
+    "acks": "all",
+    # After a message that the broker refused, nothing behind it is sent: the producer stops instead, and is replaced.
+    "enable.gapless.guarantee": True,
+    # Time is kept by the batch, which purges all of itself at once. Message by message, a later one could outlive an earlier.
+    "message.timeout.ms": 0,
+}
+FREE: dict[str, Any] = {
+    # The one that Java's clients use: a key lands in the same partition whoever writes.
+    "partitioner": "murmur2_random",
+    "log.connection.close": False,
+}
+"""What the URL may say otherwise."""
+
+_SERVERS = "the brokers stand before the topic: " + EXAMPLE
+_DURABLE = "without it Sent would not mean that the message is safe"
+_ORDER = "the order of a key rests on it"
+_TIME = "the relay's --send-timeout decides how long a send may take"
+_SHOWN = "a key in a URL would be shown; give the file's name, as in ssl.key.location=/run/secrets/key.pem"
+_OURS = "Postroom needs to set it itself"
+REFUSED = {
+    **dict.fromkeys(("bootstrap.servers", "metadata.broker.list"), _SERVERS),
+    **dict.fromkeys(("acks", "request.required.acks"), _DURABLE),
+    **dict.fromkeys(("enable.idempotence", "enable.gapless.guarantee"), _ORDER),
+    **dict.fromkeys(("max.in.flight", "max.in.flight.requests.per.connection"), _ORDER),
+    **dict.fromkeys(("retries", "message.send.max.retries", "queuing.strategy"), _ORDER),
+    **dict.fromkeys(("message.timeout.ms", "delivery.timeout.ms", "transaction.timeout.ms"), _TIME),
+    **dict.fromkeys(("linger.ms", "queue.buffering.max.ms"), "every batch is sent at once"),
+    **dict.fromkeys(("ssl.key.pem", "sasl.oauthbearer.assertion.private.key.pem", "sasl.oauthbearer.config"), _SHOWN),
+    **dict.fromkeys(("transactional.id", "delivery.report.only.error", "log.queue", "opaque"), _OURS),
+    **dict.fromkeys(("plugin.library.paths", "test.mock.num.brokers", "enabled_events"), _OURS),
+}
+_CALLBACK = re.compile(r"(?:^|[._])(?:cb|logger|partitioner_cb|on_delivery)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A URL, read and found safe."""
+
+    shown: str
+    """Brokers and topic, for people."""
+    topic: str | None
+    producer: dict[str, Any]
+    """All that librdkafka is told."""
+
+    def alone(self) -> dict[str, Any]:
+        """The same for messages sent one by one: no gap can arise, so one refused is no reason to stop."""
+        return {**self.producer, "enable.gapless.guarantee": False}
+
+
+def read(url: str) -> Settings:
+    """The settings in a URL, or ConfigError."""
+    where, _, query = split_scheme(url)[1].partition("?")
+    servers, _, topic = where.partition("/")
+    if "@" in servers:
+        raise ConfigError(
+            f"{redact(url)} has a user in it; say ?sasl.username=…&sasl.password=… behind the topic instead."
+        )
+    if not servers.strip(",") or "/" in topic or "#" in url:
+        raise ConfigError(f"{redact(url)} names no Kafka brokers and topic; give them like {EXAMPLE}.")
+    chosen = _parameters(query, url)
+    producer = {**FREE, **chosen, **OWN, "bootstrap.servers": servers}
+    _try_out(producer)
+    return Settings(f"kafka://{where}", unquote(topic) or None, producer)
+
+
+def _parameters(query: str, url: str) -> dict[str, str]:
+    chosen: dict[str, str] = {}
+    for part in filter(None, query.split("&")):
+        # Not parse_qsl: it reads + as a space, and passwords have them.
+        name, equals, value = part.partition("=")
+        name = unquote(name)
+        if not equals:
+            raise ConfigError(f"The setting {name!r} in {redact(url)} has no value; write {name}=….")
+        if reason := "it is no setting but a function" if _CALLBACK.search(name) else REFUSED.get(name):
+            raise ConfigError(f"The setting {name} cannot stand in a Kafka URL: {reason}.", setting=name)
+        if name in chosen:
+            raise ConfigError(f"The setting {name} stands in the Kafka URL twice; keep one of them.", setting=name)
+        chosen[name] = unquote(value)
+    return chosen
+
+
+def _try_out(producer: dict[str, Any]) -> None:
+    """Let librdkafka judge the settings, with no broker to connect to."""
+    try:
+        Producer({**producer, "bootstrap.servers": "", "logger": LOGGER})
+    except KafkaException as exc:
+        said = " ".join(exc.args[0].str().split()).rstrip(".")
+        raise ConfigError(f"librdkafka does not take the settings of the Kafka URL: {said}; {HANDBOOK}.") from exc
