@@ -67,6 +67,7 @@ def _kafka(bootstrap: str, topic: str) -> Send:
             "delivery.report.only.error": True,
             "queue.buffering.max.messages": 10 * BATCH,
             "linger.ms": 5,
+            "log_level": 3,
         }
     )
     producer.list_topics(topic, timeout=30)

@@ -26,10 +26,9 @@ Drain = Callable[[Process], float]
 def run(*, quick: bool) -> Iterator[Row]:
     """PostgreSQL to Kafka; then, for information, to nowhere, with the loop on our table and on one of its own; SQLite."""
     number, rounds = (2_000, 1) if quick else (100_000, 7)
-    with shop(durable=True) as place:
-        if not quick:
-            with kafka() as broker:
-                yield _to_kafka(place, broker, number, rounds)
+    with shop(durable=not quick) as place:
+        with kafka(quick=quick) as broker:
+            yield _to_kafka(place, broker, number, rounds)
         yield _to_null(place, number, rounds)
         yield _to_null(place, number, min(rounds, 3), plain=True)
     with TemporaryDirectory(prefix="postroom-bench-") as folder:

@@ -30,7 +30,7 @@ FULL = "full"
 def run(*, quick: bool) -> Iterator[Row]:
     """A row each."""
     number, behind, rounds = (2_000, 5_000, 1) if quick else (100_000, MILLION, 5)
-    with shop(durable=True) as place:
+    with shop(durable=not quick) as place:
         plain = _drain(place, number)
         yield _row(place, f"{behind:,} published behind", plain, _behind(place, number, behind), number, rounds)
         held = _drain(place, number, during=lambda: _snapshot(place))

@@ -40,7 +40,7 @@ def run(*, quick: bool) -> Iterator[Row]:
     seconds = 1.0 if quick else 40.0
     with (
         TemporaryDirectory(prefix="postroom-bench-") as folder,
-        shop(durable=True) as place,
+        shop(durable=not quick) as place,
         Process() as one,
         Process() as other,
     ):

@@ -31,7 +31,7 @@ BROKERS: dict[type[Blocked], str] = {Away: "a broker that is away", Hangs: "a br
 def run(*, quick: bool) -> Iterator[Row]:
     """A row per kind of broker."""
     number, seconds = (2_000, 1.0) if quick else (MILLION, 30.0)
-    with shop(durable=True) as place:
+    with shop(durable=not quick) as place:
         for broker, name in BROKERS.items():
             progress(f"writing {number:,} messages")
             backlog.fill(place.url, number)

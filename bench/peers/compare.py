@@ -46,7 +46,7 @@ def run(*, quick: bool) -> Iterator[Row]:
     """A row per peer."""
     progress("the peers' virtual environment")
     python()
-    with shop(durable=True) as place:
+    with shop(durable=not quick) as place:
         for peer in PEERS:
             yield _row(place, peer, *((500, 500, 1) if quick else (peer.number, 100_000, 5)))
 
