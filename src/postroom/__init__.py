@@ -31,9 +31,10 @@ from postroom.tables import TableNames
 
 if TYPE_CHECKING:
     from postroom.config import RelayConfig, Settings
+    from postroom.relay import Relay, Route
     from postroom.retry import RetryPolicy
     from postroom.store import Store
-    from postroom.stores import open_store
+    from postroom.stores import open_store, open_waker
     from postroom.transport import Publisher
     from postroom.transports import open_transport
 
@@ -50,8 +51,10 @@ __all__ = [
     "Outbox",
     "PostroomError",
     "Publisher",
+    "Relay",
     "RelayConfig",
     "RetryPolicy",
+    "Route",
     "SchemaMismatch",
     "Settings",
     "Store",
@@ -60,16 +63,20 @@ __all__ = [
     "UnknownHandle",
     "open_store",
     "open_transport",
+    "open_waker",
 ]
 
 _LATER = {
     "Publisher": "postroom.transport",
+    "Relay": "postroom.relay",
     "RelayConfig": "postroom.config",
     "RetryPolicy": "postroom.retry",
+    "Route": "postroom.relay",
     "Settings": "postroom.config",
     "Store": "postroom.store",
     "open_store": "postroom.stores",
     "open_transport": "postroom.transports",
+    "open_waker": "postroom.stores",
 }
 """What a service that only puts messages never needs: loaded when it is asked for."""
 

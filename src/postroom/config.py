@@ -43,7 +43,8 @@ class RelayConfig:
     batch: int = field(default=32, metadata=within(1, 10_000))
     """How many messages are claimed at once, at most. Default 32; 1 to 10,000."""
     poll: timedelta = field(default=timedelta(seconds=0.5), metadata=within(MILLISECOND, HOUR))
-    """How long an idle relay waits before it looks again, at most. Default 0.5 s; 1 ms to 1 h."""
+    """How long an idle relay waits before it looks again, at most; twice as long where the store tells it of commits.
+    Default 0.5 s; 1 ms to 1 h."""
     lease: timedelta = field(default=timedelta(seconds=120), metadata=within(100 * MILLISECOND, 24 * HOUR))
     """How long a silent relay keeps its lanes. Default 120 s; 100 ms to 24 h; two send time-outs at least."""
     send_timeout: timedelta = field(default=timedelta(seconds=2.5), metadata=within(MILLISECOND, HOUR))
@@ -53,8 +54,13 @@ class RelayConfig:
     backoff: Backoff = RetryPolicy.WORKER.backoff
     """How long to wait between tries. Default 5, 10, 20, 40, 80, 160 s."""
 
+    no_route: str = "dead"
+    """What becomes of a message that no route fits: `dead` (and its key is parked), or it will `wait`. Default dead."""
+
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.no_route not in ("dead", "wait"):
+            raise ConfigError(f"no_route is {self.no_route!r}; it must be dead or wait.", no_route=self.no_route)
         if self.lease < LEASE_PER_SEND * self.send_timeout:
             raise ConfigError(
                 f"lease is {format_duration(self.lease)} with a send_timeout of {format_duration(self.send_timeout)}; "

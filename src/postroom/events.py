@@ -85,6 +85,8 @@ class _OfMessage:
     type: str
     attempts: int
     code: str
+    error: str = ""
+    """What the broker or the handler said, in its words."""
     correlation_id: str | None = None
     idempotency_key: str | None = None
     """As it is: who writes it to a log hashes it first."""
@@ -111,6 +113,7 @@ class RoutePaused:
 
     route: str
     code: str
+    error: str = ""
     delay: timedelta
 
 

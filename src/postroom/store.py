@@ -27,7 +27,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Literal, Protocol, Self, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, Self, TypeAlias
 from uuid import UUID
 
 from postroom.message import Message
@@ -53,6 +53,8 @@ class StoreCapabilities:
     """Two transactions may write at the same time, so that one may commit late with an earlier seq."""
     time_precision: timedelta
     """The smallest step of the times it keeps."""
+    notices_commits: bool
+    """A watch is told of every commit; else only of those after which a waker was called."""
 
 
 # ── verdicts: what became of a message in a claim ──────────────────────────────────────────────────────────────────────
@@ -112,9 +114,8 @@ class Lane:
     lease_until: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
-    """A message in flight, as its relay holds it."""
+class Claimed(NamedTuple):
+    """A message in flight, as its relay holds it. A tuple: there is one for every message, and it is made quickly."""
 
     seq: int
     attempts: int
@@ -145,6 +146,27 @@ class Settlement:
 
     claim: Claim
     verdicts: Mapping[int, Verdict]
+    """By seq; those of other claims may be among them."""
+
+    @property
+    def is_published(self) -> bool:
+        """Was every message of it confirmed? Then there is nothing to look at one by one."""
+        verdicts = self.verdicts
+        return all(type(verdicts.get(claimed[0])) is Published for claimed in self.claim.messages)
+
+    @property
+    def own_verdicts(self) -> dict[int, Verdict]:
+        """The verdicts on the messages of this claim."""
+        return {each.seq: self.verdicts[each.seq] for each in self.claim.messages if each.seq in self.verdicts}
+
+    @property
+    def stopped_keys(self) -> set[str]:
+        """The keys of it that have to wait from now on: one of their messages failed."""
+        return {
+            claimed.message.key
+            for claimed in self.claim.messages
+            if claimed.message.key is not None and isinstance(self.verdicts.get(claimed.seq), Retry | Buried)
+        }
 
 
 Settled: TypeAlias = Literal["settled", "already", "lost"]
@@ -306,6 +328,13 @@ class Flow(Protocol):
 
         True may turn out to be nothing (a message that has to wait); False is never wrong at that moment."""
 
+    async def watch(self, woken: Callable[[], None]) -> None:
+        """Call *woken* once the watch stands, and then when something may have been committed, a message or a change of
+        lanes; until cancelled.
+
+        Only a hint, and it may come late, too often or never: what is open decides, and polling stands behind it.
+        Raises StoreUnavailable when the watch breaks."""
+
     async def reconcile(self, owner: str, lanes: Mapping[int, int], *, held: Collection[int]) -> int:
         """Drop this owner's claims in these lanes whose id is not among *held*, untouched; answer how many (R22).
 
@@ -343,6 +372,22 @@ class Store(Schema, Writing, Lanes, Flow, Desk, Protocol):
 
     async def __aenter__(self) -> Self: ...
     async def __aexit__(self, *exc: object) -> None: ...
+
+
+class Waker:
+    """Tells relays that something was committed. This one need not: its store notices by itself."""
+
+    def wake(self) -> None:
+        """Something was committed: look. Never waits, never fails, and many at once are one; any thread may call it."""
+
+    def close(self) -> None:
+        """Send what is still to be sent, and end. Twice is fine."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
 
 
 def per_lane(limit: int, lanes: int) -> int:

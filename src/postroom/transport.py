@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from postroom.message import Message
 
@@ -72,9 +72,8 @@ NOT_STARTED = Unavailable("NOT_STARTED", "the time was up before its turn")
 """What `publish` says of messages that it did not try. That tells nothing of the broker."""
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
-    """A message and where it goes, as the route decided."""
+class Envelope(NamedTuple):
+    """A message and where it goes, as the route decided. A tuple: there is one for every message sent."""
 
     message: Message
     topic: str | None = None

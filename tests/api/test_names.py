@@ -15,8 +15,10 @@ NAMES = {
     "Outbox",
     "PostroomError",
     "Publisher",
+    "Relay",
     "RelayConfig",
     "RetryPolicy",
+    "Route",
     "SchemaMismatch",
     "Settings",
     "Store",
@@ -25,6 +27,7 @@ NAMES = {
     "UnknownHandle",
     "open_store",
     "open_transport",
+    "open_waker",
 }
 
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from postroom.config import RelayConfig
-from postroom.errors import StoreError
+from postroom.errors import ConfigError, StoreError
+from postroom.events import Event, Listeners, RoutePaused
 from postroom.message import Message
 from postroom.relay import Drained, Relay, Route
 from postroom.retry import RetryPolicy, Table
-from postroom.store import Lane, Query, Store
+from postroom.store import Claim, Lane, Query, Store
+from postroom.stores import open_waker
 from postroom.stores.memory import MemoryStore
 from postroom.stores.postgres import PostgresStore
 from postroom.stores.sqlite import SQLiteStore
@@ -141,7 +143,7 @@ async def test_a_broker_that_is_away_costs_no_attempt(store: Store) -> None:
     relay = relay_to(store, publisher)
     running = asyncio.create_task(relay.drain())
     async with asyncio.timeout(10):
-        while not relay._pause.waited:
+        while not relay._gates.away():
             await asyncio.sleep(0.01)
     publisher.broker.away = False
     assert await asyncio.wait_for(running, 30) == Drained(dead=0, parked=0)
@@ -261,7 +263,7 @@ async def test_a_message_whose_turn_did_not_come_says_nothing_of_the_broker(stor
     publisher = Scripted(lambda message, time: Unavailable("NOT_STARTED") if message.data == 3 and time == 1 else None)
     relay = relay_to(store, publisher)
     assert await asyncio.wait_for(relay.drain(), 30) == Drained(dead=0, parked=0)
-    assert not relay._pause.waited
+    assert not relay._gates.away()
     assert {record.attempts for record in await store.find(Query())} == {1}
 
 
@@ -297,3 +299,105 @@ async def test_no_round_of_a_batch_begins_in_a_lane_that_ran_out_meanwhile(store
     relay.stop()
     await running
     assert y.arrived() == []
+
+
+async def test_a_route_that_is_away_is_asked_again_and_costs_no_attempt(store: Store) -> None:
+    """While the other route goes on, the messages of the paused one are not even tried."""
+    kinds = ["x.made", "y.made"] * 20
+    await store.put([Message(kind, key=f"{kind}{number}", data=number) for number, kind in enumerate(kinds)])
+    away, there = Scripted(lambda *_: None), Scripted(lambda *_: None)
+    away.broker.away = True
+    heard: list[Event] = []
+    relay = Relay(
+        store,
+        [Route(to=away, pattern="x.*", retry=QUICK), Route(to=there, pattern="y.*", retry=QUICK)],
+        config=CONFIG,
+        listeners=Listeners(heard.append),
+    )
+    running = asyncio.create_task(relay.drain())
+    async with asyncio.timeout(20):
+        while len(there.arrived()) < 20 or not any(isinstance(event, RoutePaused) for event in heard):
+            await asyncio.sleep(0.01)
+    asked = sum(isinstance(event, RoutePaused) for event in heard)
+    away.broker.away = False
+    assert await asyncio.wait_for(running, 40) == Drained(dead=0, parked=0)
+    assert sorted(map(str, away.arrived())) == sorted(str(number) for number in range(0, 40, 2))
+    assert asked < 4, "a paused route is not asked for every batch"
+    assert {record.attempts for record in await store.find(Query())} == {1}
+
+
+async def test_a_message_waits_for_its_route_if_so_configured(store: Store) -> None:
+    await store.put([Message("odd.type", key="a", data=1), Message("order.paid", key="a", data=2)])
+    publisher = Scripted(lambda *_: None)
+    routes = [Route(to=publisher, pattern="order.*", retry=QUICK)]
+    relay = Relay(store, routes, config=replace(CONFIG, no_route="wait"))
+    running = asyncio.create_task(relay.run())
+    async with asyncio.timeout(20):
+        while (await store.find(Query(type="odd.type")))[0].last_error_code != "NO_ROUTE":
+            await asyncio.sleep(0.01)
+    relay.stop()
+    await running
+    (odd, behind) = await store.find(Query())
+    assert (odd.status, odd.attempts, behind.status) == ("pending", 0, "pending")
+    assert publisher.arrived() == []
+    with pytest.raises(ConfigError, match="would not end"):
+        await Relay(store, routes, config=replace(CONFIG, no_route="wait")).drain()
+
+
+async def test_a_relay_with_a_long_poll_hears_of_a_commit_at_once(store: Store) -> None:
+    publisher = Scripted(lambda *_: None)
+    relay = Relay(store, [Route(to=publisher)], config=replace(CONFIG, poll=timedelta(minutes=10)))
+    running = asyncio.create_task(relay.run())
+    async with asyncio.timeout(20):
+        while not len(relay._holdings) or relay._idle._next < 1:
+            await asyncio.sleep(0.01)
+    await store.put(messages(1))
+    url = store._url if isinstance(store, PostgresStore) else "memory://"
+    with open_waker(url) as waker:
+        waker.wake()
+    async with asyncio.timeout(20):
+        while not publisher.arrived():
+            await asyncio.sleep(0.01)
+    relay.stop()
+    await running
+
+
+async def test_a_database_that_does_not_answer_is_not_waited_for_longer_than_the_lease_allows() -> None:
+    class Hanging(MemoryStore):
+        hangs = 1
+
+        async def claim(
+            self, owner: str, lanes: Mapping[int, int], *, limit: int, now: datetime | None = None
+        ) -> Sequence[Claim]:
+            claims = await super().claim(owner, lanes, limit=limit, now=now)
+            if claims and self.hangs:
+                self.hangs -= 1
+                await asyncio.Event().wait()  # carried out, and the answer never comes
+            return claims
+
+    store = Hanging()
+    await store.put(messages(5))
+    publisher = Scripted(lambda *_: None)
+    config = replace(CONFIG, lease=timedelta(seconds=1), send_timeout=timedelta(milliseconds=100))
+    assert await asyncio.wait_for(Relay(store, [Route(to=publisher)], config=config).drain(), 30) == Drained(
+        dead=0, parked=0
+    )
+    assert {record.attempts for record in await store.find(Query())} == {1}
+
+
+async def test_a_joining_relay_gets_its_share_long_before_a_beat_is_due(store: Store) -> None:
+    """The lease is an hour: only being told of each other can share the lanes in time."""
+    config = replace(CONFIG, lease=timedelta(hours=1))
+    relays = [Relay(store, [Route(to=Scripted(lambda *_: None))], config=config, name=name) for name in "ab"]
+    running = [asyncio.create_task(relays[0].run())]
+    async with asyncio.timeout(30):
+        while len(relays[0]._holdings) < 64:
+            await asyncio.sleep(0.01)
+        running.append(asyncio.create_task(relays[1].run()))
+        while [len(relay._holdings) for relay in relays] != [32, 32]:
+            await asyncio.sleep(0.01)
+        relays[0].stop()
+        while len(relays[1]._holdings) < 64:
+            await asyncio.sleep(0.01)
+    relays[1].stop()
+    await asyncio.gather(*running)

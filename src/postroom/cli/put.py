@@ -18,6 +18,7 @@ from postroom.clock import utcnow
 from postroom.limits import check
 from postroom.message import UNSET, Message
 from postroom.outbox import Outbox
+from postroom.stores import open_waker
 
 CHUNK = 1000
 """How many messages are handed to the database at once."""
@@ -128,6 +129,8 @@ async def _write(session: Session, messages: Sequence[Message]) -> None:
         with Meter("writing") as meter:
             for chunk in meter.counted(_chunks(messages), by=len):
                 await outbox.put_many(transaction, chunk)
+    with open_waker(session.url, tables=session.settings.tables) as waker:
+        waker.wake()
 
 
 def _chunks(messages: Sequence[Message]) -> Iterable[Sequence[Message]]:

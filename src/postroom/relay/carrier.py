@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import NamedTuple
 
+from postroom.clock import monotonic
 from postroom.codec import JSON
 from postroom.failpoints import reach
+from postroom.relay.gates import NOT_TRIED, Gates
 from postroom.relay.routes import Route, Routes
-from postroom.relay.verdict import judge
+from postroom.relay.verdict import judge, unrouted
 from postroom.store import Buried, Claim, Claimed, Expired, Published, Unsent, Verdict
-from postroom.transport import KEY_STOPPED, NOT_STARTED, Envelope, Failed, Outcome, Unavailable
+from postroom.transport import Envelope, Outcome, Sent, Unavailable
 
-NOT_TRIED = frozenset({KEY_STOPPED.code, NOT_STARTED.code})
-GRACE = timedelta(seconds=1)
-"""A transport answers within its time-out; one that does not is cut off after this much more."""
+PUBLISHED, EXPIRED, UNSENT = Published(), Expired(), Unsent()
+
+_scan: Callable[[str, int], tuple[object, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined] # not in typeshed
 
 
 class Parcel(NamedTuple):
@@ -29,124 +30,143 @@ class Parcel(NamedTuple):
     route: Route
 
 
-@dataclass(slots=True)
-class Carried:
-    """What came of a batch."""
+class Carrier:
+    """Sends what may be sent, and judges what came of it."""
 
-    verdicts: dict[int, Verdict] = field(default_factory=dict)
-    """By seq. What is missing was not sent."""
-    away: Unavailable | None = None
-    """The last answer of a broker that was away."""
+    def __init__(self, routes: Routes, gates: Gates, timeout: timedelta, *, no_route_waits: bool = False) -> None:
+        self._routes, self._gates, self._timeout = routes, gates, timeout
+        self._no_route_waits = no_route_waits
 
-
-async def carry(
-    claims: Iterable[Claim], routes: Routes, timeout: timedelta, may_send: Callable[[Claim], bool]
-) -> Carried:
-    """Send what may be sent, and judge what came of it. *may_send* is asked before each round (R16)."""
-    carried = Carried()
-    verdicts = carried.verdicts
-    waiting = _sorted_out(claims, routes, verdicts)
-    while waiting := [parcel for parcel in waiting if may_send(parcel.claim)]:
-        now, waiting = _first_of_each_key(waiting)
-        reach("before-publish")
-        outcomes = await _publish(now, timeout)
-        reach("after-publish")
+    async def carry(self, claims: Sequence[Claim], may_send: Callable[[Claim], bool]) -> dict[int, Verdict]:
+        """The verdicts by seq; what has none was not sent. *may_send* is asked before each round (R16)."""
+        verdicts: dict[int, Verdict] = {}
         stopped: set[str] = set()
-        for parcel, outcome in zip(now, outcomes, strict=True):
-            verdict = _verdict(parcel, outcome, pausing=len(routes) == 1)
-            verdicts[parcel.claimed.seq] = verdict
-            if isinstance(outcome, Unavailable) and outcome.code not in NOT_TRIED:
-                carried.away = outcome
-            if not isinstance(verdict, Published) and parcel.claimed.message.key is not None:
-                stopped.add(parcel.claimed.message.key)
-        # R17: the next of a key only after the one before was sent.
-        waiting = [parcel for parcel in waiting if parcel.claimed.message.key not in stopped]
-    return carried
+        for parcels in self._in_rounds(self._sorted_out(claims, verdicts)):
+            now = _still_allowed(parcels, claims, may_send, stopped)
+            if not now:
+                continue
+            reach("before-publish")
+            outcomes = await self._publish(now)
+            reach("after-publish")
+            stopped |= self._judge(now, outcomes, verdicts)
+        return verdicts
 
+    def _sorted_out(self, claims: Iterable[Claim], verdicts: dict[int, Verdict]) -> list[Parcel]:
+        """What is to be sent; what need not be has its verdict at once."""
+        parcels: list[Parcel] = []
+        going: set[str | None] = set()
+        stopped: set[str | None] = set()
+        route_of = self._routes.route
+        for claim in claims:
+            for claimed in claim.messages:
+                message = claimed.message
+                key = message.key
+                if key in stopped:
+                    continue
+                route = route_of(message.type)
+                if route is not None and not claimed.expired and _is_whole(message.body, message.content_type):
+                    parcels.append(Parcel(claim, claimed, route))
+                    going.add(key)
+                    continue
+                verdict = self._without_sending(claimed, route)
+                if key is not None and not isinstance(verdict, Expired):
+                    stopped.add(key)
+                    # Earlier ones of the key go out first; this one is judged when it is the head.
+                    verdict = UNSENT if key in going else verdict
+                verdicts[claimed.seq] = verdict
+        return parcels
 
-def _sorted_out(claims: Iterable[Claim], routes: Routes, verdicts: dict[int, Verdict]) -> list[Parcel]:
-    """What is to be sent; what need not be has its verdict at once."""
-    parcels: list[Parcel] = []
-    stopped: set[str] = set()
-    for claim, claimed in ((each, claimed) for each in claims for claimed in each.messages):
-        key = claimed.message.key
-        if key in stopped:
-            continue
-        route = routes.route(claimed.message.type)
+    def _without_sending(self, claimed: Claimed, route: Route | None) -> Verdict:
         if claimed.expired:
-            verdicts[claimed.seq] = Expired()
-        elif route is None:
-            sentence = f"no route fits the type {claimed.message.type!r}"
-            verdicts[claimed.seq] = Buried("NO_ROUTE", sentence, park=routes.first.park)
-        elif not _is_whole(claimed):
-            verdicts[claimed.seq] = Buried("CORRUPT_PAYLOAD", "the body is no JSON", park=route.park)
-        else:
-            parcels.append(Parcel(claim, claimed, route))
-            continue
-        if key is not None and isinstance(verdicts[claimed.seq], Buried):
-            # Earlier ones of the key go out first; this one is judged when it is the head.
-            if any(parcel.claimed.message.key == key for parcel in parcels):
-                verdicts[claimed.seq] = Unsent()
-            stopped.add(key)
-    return parcels
+            return EXPIRED
+        if route is None:
+            return unrouted(claimed.message.type, waits=self._no_route_waits, park=self._routes.first.park)
+        return Buried("CORRUPT_PAYLOAD", "the body is no JSON", park=route.park)
+
+    def _in_rounds(self, parcels: Sequence[Parcel]) -> Sequence[Sequence[Parcel]]:
+        """What can go together: of each key, all up to where its route changes. A key is one line, whatever its routes."""
+        if len(self._routes) == 1:
+            return [parcels]
+        rounds: list[list[Parcel]] = [[]]
+        turns: dict[str, tuple[Route, int]] = {}
+        for parcel in parcels:
+            key = parcel.claimed.message.key
+            turn = 0
+            if key is not None:
+                route, turn = turns.get(key, (parcel.route, 0))
+                turn += route is not parcel.route
+                turns[key] = parcel.route, turn
+            if turn == len(rounds):
+                rounds.append([])
+            rounds[turn].append(parcel)
+        return rounds
+
+    async def _publish(self, parcels: Sequence[Parcel]) -> Sequence[Outcome]:
+        """Publish each route's batch, side by side; the outcomes in the order of the parcels."""
+        if len(self._routes) == 1:
+            return await self._publish_to(self._routes.first, parcels)
+        places: dict[int, list[int]] = {}
+        for place, parcel in enumerate(parcels):
+            places.setdefault(id(parcel.route), []).append(place)
+        batches = [[parcels[place] for place in each] for each in places.values()]
+        answers = await asyncio.gather(*(self._publish_to(batch[0].route, batch) for batch in batches))
+        told = {place: out for each, answer in zip(places.values(), answers, strict=True)
+                for place, out in zip(each, answer, strict=True)}  # fmt: skip
+        return [told[place] for place in range(len(parcels))]
+
+    async def _publish_to(self, route: Route, parcels: Sequence[Parcel]) -> Sequence[Outcome]:
+        gate, topic = self._gates.of(route), route.topic
+        shut = gate.shut_for(monotonic())
+        if shut and len(self._gates) > 1:
+            away = Unavailable("ROUTE_PAUSED", f"the broker of route {route.name} is away")
+            return [away] * len(parcels)
+        return await gate.publish([Envelope(parcel.claimed.message, topic) for parcel in parcels], self._timeout)
+
+    def _judge(self, parcels: Sequence[Parcel], outcomes: Sequence[Outcome], verdicts: dict[int, Verdict]) -> set[str]:
+        """Note the verdicts; which keys stop here (R17: the next of a key only after the one before was sent)."""
+        stopped: set[str] = set()
+        for (_, claimed, route), outcome in zip(parcels, outcomes, strict=True):
+            if type(outcome) is Sent:
+                verdicts[claimed.seq] = PUBLISHED
+                continue
+            verdicts[claimed.seq] = self._verdict(claimed, route, outcome)
+            if claimed.message.key is not None:
+                stopped.add(claimed.message.key)
+        return stopped
+
+    def _verdict(self, claimed: Claimed, route: Route, outcome: Outcome) -> Verdict:
+        if isinstance(outcome, Unavailable):
+            # With one broker the relay itself pauses: there is nothing to write into messages that nobody sent.
+            if outcome.code in NOT_TRIED or len(self._gates) == 1:
+                return UNSENT
+            shut = timedelta(seconds=self._gates.of(route).shut_for(monotonic()))
+            return judge(outcome, claimed.attempts, route.retry, park=route.park, pause=shut)
+        return judge(outcome, claimed.attempts, route.retry, park=route.park)
 
 
-def _is_whole(claimed: Claimed) -> bool:
-    message = claimed.message
-    if message.body is None or message.content_type != JSON:
+def _still_allowed(
+    parcels: Sequence[Parcel], claims: Sequence[Claim], may_send: Callable[[Claim], bool], stopped: set[str]
+) -> Sequence[Parcel]:
+    allowed = {claim.id for claim in claims if may_send(claim)}
+    if len(allowed) == len(claims) and not stopped:
+        return parcels
+    return [each for each in parcels if each.claim.id in allowed and each.claimed.message.key not in stopped]
+
+
+def _is_whole(body: bytes | None, content_type: str) -> bool:
+    if body is None or content_type != JSON:
         return True
     try:
-        json.loads(message.body)
+        text = body.decode()
+        # Quick, for what our own `put` writes: no space around it.
+        return _scan(text, 0)[1] == len(text) or _can_be_read(body)
+    except (StopIteration, ValueError, RecursionError):
+        return _can_be_read(body)
+
+
+def _can_be_read(body: bytes) -> bool:
+    try:
+        json.loads(body)
     except (ValueError, RecursionError):
         return False
     return True
-
-
-def _first_of_each_key(parcels: Sequence[Parcel]) -> tuple[list[Parcel], list[Parcel]]:
-    """What can go now: of each key, all up to where the route changes (one line, whatever its routes); and the rest."""
-    route_of: dict[str, Route] = {}
-    now: list[Parcel] = []
-    later: list[Parcel] = []
-    turned: set[str] = set()
-    for parcel in parcels:
-        key = parcel.claimed.message.key
-        if key is None:
-            now.append(parcel)
-        elif key in turned or route_of.setdefault(key, parcel.route) is not parcel.route:
-            turned.add(key)
-            later.append(parcel)
-        else:
-            now.append(parcel)
-    return now, later
-
-
-async def _publish(parcels: Sequence[Parcel], timeout: timedelta) -> list[Outcome]:
-    """Publish each route's batch, side by side; the outcomes in the order of the parcels."""
-    by_route: dict[int, list[int]] = {}
-    for place, parcel in enumerate(parcels):
-        by_route.setdefault(id(parcel.route), []).append(place)
-    batches = [[parcels[place] for place in places] for places in by_route.values()]
-    answers = await asyncio.gather(*(_publish_to(batch[0].route, batch, timeout) for batch in batches))
-    outcomes: list[Outcome] = [Unavailable()] * len(parcels)
-    for places, answer in zip(by_route.values(), answers, strict=True):
-        for place, outcome in zip(places, answer, strict=True):
-            outcomes[place] = outcome
-    return outcomes
-
-
-async def _publish_to(route: Route, batch: Sequence[Parcel], timeout: timedelta) -> Sequence[Outcome]:
-    envelopes = [Envelope(parcel.claimed.message, route.topic) for parcel in batch]
-    try:
-        async with asyncio.timeout((timeout + GRACE).total_seconds()):
-            return await route.to.publish(envelopes, timeout=timeout)
-    except TimeoutError:
-        return [Failed("TIMEOUT", "the transport did not answer in time", unknown=True)] * len(batch)
-    except Exception as exc:  # noqa: BLE001 - a transport must not raise; if it does, its effect is unknown
-        return [Failed("TRANSPORT_ERROR", f"{type(exc).__name__}: {exc}", unknown=True)] * len(batch)
-
-
-def _verdict(parcel: Parcel, outcome: Outcome, *, pausing: bool) -> Verdict:
-    # With one route, the relay itself pauses: there is nothing to write into a message that nobody tried to send.
-    if isinstance(outcome, Unavailable) and (pausing or outcome.code in NOT_TRIED):
-        return Unsent()
-    return judge(outcome, parcel.claimed.attempts, parcel.route.retry, park=parcel.route.park)

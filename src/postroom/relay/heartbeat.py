@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import timedelta
 
-from postroom.clock import monotonic
+from postroom.clock import monotonic, utcnow
 from postroom.errors import StoreUnavailable
 from postroom.events import LanesLost, LanesReleased, LanesTaken, Listeners
 from postroom.failpoints import reach
 from postroom.relay.holdings import Holdings, fair_share
-from postroom.store import Lost, RelayInfo, Store
+from postroom.store import Lane, Lost, RelayInfo, Store
 
 BEATS_PER_LEASE = 3
+NUDGE_SECONDS = 1.0
+"""At most so often a nudge is followed; and so often a relay without lanes looks for one."""
 
 
 class Heartbeat:
@@ -25,34 +28,64 @@ class Heartbeat:
         self._store, self._info, self._holdings = store, info, holdings
         self._lease, self._lost, self._listeners = lease, lost, listeners
         self._free_since: dict[int, float] = {}
+        self._nudged = asyncio.Event()
+
+    def nudge(self) -> None:
+        """A relay may have come or gone, or a lane be ready to go: look soon, not only in the rhythm of the lease."""
+        self._nudged.set()
 
     async def run(self, stopping: asyncio.Event, changed: Callable[[], None]) -> None:
         """Beat until stopped. A database that is away is waited for: the deadlines run out by themselves."""
         beat = self._lease.total_seconds() / BEATS_PER_LEASE
+        due = monotonic()
         while not stopping.is_set():
             try:
                 async with asyncio.timeout(beat):
-                    await self.beat()
+                    if monotonic() >= due or await self._is_unfair():
+                        due = monotonic() + beat
+                        await self.beat()
             except (StoreUnavailable, TimeoutError):
                 self._tell_lost(self._holdings.expire(monotonic()))
             changed()
-            # With free lanes about, or after a refusal, look again soon; else in the rhythm of the lease.
-            pause = beat if len(self._holdings) else min(beat, 0.5)
-            try:
-                async with asyncio.timeout(pause):
-                    await stopping.wait()
-            except TimeoutError:
-                continue
+            await self._rest(due, min(beat, NUDGE_SECONDS), stopping)
+
+    async def _rest(self, due: float, shortest: float, stopping: asyncio.Event) -> None:
+        """Until the next beat is due; a nudge ends it sooner, but not at once: a busy producer nudges all the time.
+        Without a lane there is a look now and then whether one is to be had."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(min(due - monotonic(), shortest), 0)):
+                await stopping.wait()
+        if len(self._holdings) and not stopping.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(due - monotonic(), 0)):
+                    await self._nudged.wait()
+        self._nudged.clear()
 
     async def beat(self) -> None:
         """One round: say that I am alive, renew what I hold, take or hand over until my share is fair."""
         await self._renew()
         await self._store.join(self._info)
-        lanes = await self._store.lanes()
-        others = await self._alive_besides_me()
-        share = fair_share(len(lanes), others + 1)
+        lanes, share = await self._shares()
         await self._take(share, [lane.lane for lane in lanes if lane.owner is None])
         await self._hand_over(share)
+
+    async def _is_unfair(self) -> bool:
+        """Between two beats: is there a lane to be had for me, or one of mine for another? It writes nothing."""
+        lanes, share = await self._shares()
+        if len(self._holdings) >= share:
+            return len(self._holdings) > share
+        # Only a hint, by this machine's clock: whether a lease is over is decided by the database's.
+        now = utcnow()
+        return any(lane.lease_until is None or lane.lease_until < now for lane in lanes)
+
+    async def _shares(self) -> tuple[Sequence[Lane], int]:
+        """The lanes, and how many of them are my share among the relays that are alive."""
+        lanes = await self._store.lanes()
+        seen = {relay.owner: relay.seen_at for relay in await self._store.relays() if relay.seen_at is not None}
+        # By the database's clock alone: it stamped all of them, me too.
+        latest = max(seen.values(), default=None)
+        alive = {owner for owner, at in seen.items() if latest is not None and at > latest - self._lease}
+        return lanes, fair_share(len(lanes), len(alive | {self._info.owner}))
 
     async def _renew(self) -> None:
         asked = self._holdings.epochs
@@ -60,13 +93,6 @@ class Heartbeat:
         mine = await self._store.renew(self._info.owner, asked, lease=self._lease) if asked else frozenset()
         self._tell_lost(self._holdings.renewed(mine, deadline, asked))
         self._tell_lost(self._holdings.expire(monotonic()))
-
-    async def _alive_besides_me(self) -> int:
-        since = datetime.now(UTC) - self._lease
-        relays = await self._store.relays()
-        return sum(
-            relay.owner != self._info.owner and relay.seen_at is not None and relay.seen_at > since for relay in relays
-        )
 
     async def _take(self, share: int, free: list[int]) -> None:
         """Up to the share; beyond it only when lanes were left lying for a whole lease."""

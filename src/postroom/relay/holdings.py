@@ -19,6 +19,8 @@ class Held:
     """A claim of it is in flight."""
     leaving: bool = False
     """It goes to another relay as soon as it is idle."""
+    turn: int = 0
+    """When it was last claimed from: the higher, the later."""
 
 
 class Holdings:
@@ -26,6 +28,7 @@ class Holdings:
 
     def __init__(self) -> None:
         self._held: dict[int, Held] = {}
+        self._turns = 0
 
     def __len__(self) -> int:
         return len(self._held)
@@ -63,6 +66,15 @@ class Holdings:
             if not held.busy and not held.leaving and held.deadline - now > needed
         }
 
+    def part_of(self, lanes: Mapping[int, int], room: int) -> dict[int, int]:
+        """Of these idle lanes, what one of so many batches should claim from: those that waited longest."""
+        self._turns += 1
+        some = -(-len(lanes) // room) if len(lanes) > room else len(lanes)
+        part = sorted(lanes, key=lambda lane: self._held[lane].turn)[:some]
+        for lane in part:
+            self._held[lane].turn = self._turns
+        return {lane: lanes[lane] for lane in part}
+
     def may_send(self, lane: int, epoch: int, now: float, needed: float) -> bool:
         """Is this lane mine at that epoch, for long enough to send?"""
         held = self._held.get(lane)
@@ -74,6 +86,11 @@ class Holdings:
             held = self._held.get(lane)
             if held is not None and held.epoch == epoch:
                 held.busy = busy
+
+    @property
+    def is_leaving(self) -> bool:
+        """Is there a lane that goes to another relay and has become idle?"""
+        return any(held.leaving and not held.busy for held in self._held.values())
 
     def to_hand_over(self, share: int) -> dict[int, int]:
         """Mark what is above the fair share as leaving; which of the leaving ones are idle now."""

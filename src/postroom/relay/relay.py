@@ -6,27 +6,29 @@ import asyncio
 import os
 import secrets
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
 
 from postroom.clock import monotonic
 from postroom.config import RelayConfig
-from postroom.errors import StoreError, StoreUnavailable, TransportUnavailable
-from postroom.events import Claimed, LanesLost, Listeners, RoutePaused, RouteResumed, Settled
+from postroom.errors import ConfigError, StoreError, StoreUnavailable
+from postroom.events import Claimed, LanesLost, Listeners
 from postroom.failpoints import reach
-from postroom.relay.carrier import carry
+from postroom.relay.carrier import Carrier
+from postroom.relay.deadlines import within
+from postroom.relay.gates import Gates, grace
 from postroom.relay.heartbeat import Heartbeat
 from postroom.relay.holdings import Holdings
 from postroom.relay.routes import Route, Routes
+from postroom.relay.settler import Settler
 from postroom.relay.verdict import lost_with_its_relay
-from postroom.relay.wakeup import Backoff
-from postroom.store import Buried, Claim, Expired, Published, RelayInfo, Retry, Settlement, Store, Verdict
+from postroom.relay.wakeup import Backoff, watch
+from postroom.store import OPEN, Claim, RelayInfo, Store
 
-SETTLE_PAUSE_SECONDS = 0.2
-"""Between two tries to settle while the database is away."""
+PROBE = 1
+"""How many messages are claimed to ask whether the brokers are back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,27 +63,30 @@ class Relay:
         label = name or f"{socket.gethostname()}:{os.getpid()}"
         self.owner = f"{label}:{secrets.token_hex(4)}"
         self._store = store
-        self._routes = Routes(routes)
         self._listeners = listeners or Listeners()
         self._holdings = Holdings()
+        table = Routes(routes)
+        self._gates = Gates(table, self._listeners)
+        timeout, lease = self.config.send_timeout, self.config.lease
+        self._send_seconds = (timeout + grace(timeout)).total_seconds()
+        self._patience = lease / 2
+        self._carrier = Carrier(table, self._gates, timeout, no_route_waits=self.config.no_route == "wait")
+        self._settler = Settler(store, self._patience, self._listeners)
         info = RelayInfo(owner=self.owner, name=label, host=socket.gethostname(), pid=os.getpid(), version=_version())
-        first = self._routes.first
-        lost = lost_with_its_relay(first.retry, park=first.park)
-        self._heartbeat = Heartbeat(heartbeat or store, info, self._holdings, self.config.lease, lost, self._listeners)
+        lost = lost_with_its_relay(table.first.retry, park=table.first.park)
+        self._heartbeat = Heartbeat(heartbeat or store, info, self._holdings, lease, lost, self._listeners)
+        self._idle = Backoff(first=0.002, most=self.config.poll.total_seconds())
         self._stopping = asyncio.Event()
         self._changed = asyncio.Event()
         self._carrying: set[asyncio.Task[None]] = set()
         self._holding_ids: set[int] = set()
-        self._last_used: dict[int, int] = {}
-        self._turns = 0
         self._broken: BaseException | None = None
-        self._paused_until = 0.0
-        self._pause = Backoff(first=0.5, most=30.0)
 
     def stop(self) -> None:
         """Ask it to end: nothing more is claimed, what was sent is settled, the lanes are handed back."""
         self._stopping.set()
         self._changed.set()
+        self._heartbeat.nudge()
 
     async def run(self) -> None:
         """Carry messages until `stop`."""
@@ -89,53 +94,69 @@ class Relay:
 
     async def drain(self) -> Drained:
         """Carry messages until nothing can move without a person; what is left then."""
+        if self.config.no_route == "wait":
+            raise ConfigError(
+                'A drain would not end while messages wait for a route: set no_route = "dead" for it, or run without drain.'
+            )
         await self._run(drain=True)
         counts = await self._store.counts()
         return Drained(dead=counts.by_status.get("dead", 0), parked=counts.parked)
 
     async def _run(self, *, drain: bool) -> None:
-        for publisher in self._routes.publishers:
-            # A broker that is away now is like one that goes away later: paused, probed, and no attempt spent.
-            with suppress(TransportUnavailable):
-                await publisher.open()
+        await self._gates.open(self.config.send_timeout)
         beating = asyncio.create_task(self._heartbeat.run(self._stopping, self._changed.set))
         beating.add_done_callback(self._end_if_broken)
+        watching = asyncio.create_task(watch(self._store, self._woken, self._unwatched))
         try:
             await self._pump(drain=drain)
         finally:
             self.stop()
-            await asyncio.gather(*self._carrying, beating, return_exceptions=True)
+            watching.cancel()
+            await asyncio.gather(*self._carrying, beating, watching, return_exceptions=True)
             with suppress(StoreError):
                 await self._heartbeat.leave()
-            for publisher in self._routes.publishers:
-                await publisher.close()
+            await self._gates.close()
         if self._broken is not None:
             raise self._broken
 
     async def _pump(self, *, drain: bool) -> None:
         """Claim as long as there is something and room for it; else wait for whatever changes that."""
-        idle = Backoff(first=0.002, most=self.config.poll.total_seconds())
         while not self._stopping.is_set():
             self._changed.clear()
             with suppress(StoreUnavailable):
-                if await self._claim_some(looking=idle.waited):
-                    idle.reset()
+                if await self._claim_some():
+                    self._idle.reset()
                     continue
                 if drain and not self._carrying and await self._is_drained():
                     return
-            await self._wait(idle.next())
+            await self._wait(self._idle.next())
 
-    async def _claim_some(self, *, looking: bool) -> bool:
+    def _woken(self) -> None:
+        """Something was committed, or a relay came or went: look at once, from short waits on."""
+        # What the store tells of need not be asked for so often.
+        self._idle.most = 2 * self.config.poll.total_seconds()
+        self._idle.shorten()
+        self._changed.set()
+        self._heartbeat.nudge()
+
+    def _unwatched(self) -> None:
+        self._idle.most = self.config.poll.total_seconds()
+
+    async def _claim_some(self) -> bool:
         """One claim, if there is room and a lane to claim from; whether anything came.
 
         After an empty look the next one is a peek: an idle relay should cost next to nothing."""
-        lanes = self._holdings.idle(monotonic(), self.config.send_timeout.total_seconds())
-        if not lanes or len(self._carrying) >= self.config.concurrency or monotonic() < self._paused_until:
+        lanes = self._holdings.idle(monotonic(), self._send_seconds)
+        room = self.config.concurrency - len(self._carrying)
+        if not lanes or room < 1 or self._gates.shut(monotonic()):
             return False
-        if looking and not await self._store.peek(lanes):
+        if self._idle.waited and not await within(self._patience, self._store.peek(lanes)):
             return False
         begin = monotonic()
-        claims = await self._store.claim(self.owner, self._part_of(lanes), limit=self.config.batch)
+        limit = PROBE if self._gates.away() else self.config.batch
+        # Two claims never share a lane: leave some for the other batches.
+        part = self._holdings.part_of(lanes, room)
+        claims = await within(self._patience, self._store.claim(self.owner, part, limit=limit))
         if not claims:
             return await self._reconcile(lanes)
         reach("after-claim")
@@ -150,19 +171,10 @@ class Relay:
             await self._carry_alone(alone)
         return True
 
-    def _part_of(self, lanes: dict[int, int]) -> dict[int, int]:
-        """As many of the idle lanes as leave some for the other batches: two claims never share a lane."""
-        room = self.config.concurrency - len(self._carrying)
-        some = -(-len(lanes) // room) if len(lanes) > room else len(lanes)
-        # Least recently used first: `mark` and `add` keep no order, so rotate by what was claimed before.
-        turn = sorted(lanes, key=lambda lane: self._last_used.get(lane, 0))[:some]
-        self._turns += 1
-        self._last_used.update(dict.fromkeys(turn, self._turns))
-        return {lane: lanes[lane] for lane in turn}
-
     async def _reconcile(self, lanes: dict[int, int]) -> bool:
         """Drop claims of mine whose answer never reached me (R22): nobody would settle them."""
-        return await self._store.reconcile(self.owner, lanes, held=self._holding_ids) > 0
+        dropped = await within(self._patience, self._store.reconcile(self.owner, lanes, held=self._holding_ids))
+        return dropped > 0
 
     def _spawn(self, claims: Sequence[Claim]) -> None:
         task = asyncio.create_task(self._carry(claims))
@@ -187,69 +199,26 @@ class Relay:
 
     async def _carry(self, claims: Sequence[Claim]) -> None:
         """Send and settle one batch. No transaction is open while anything is sent."""
-        carried = await carry(claims, self._routes, self.config.send_timeout, self._may_send)
-        self._notice(carried.away is not None, carried.verdicts)
+        verdicts = await self._carrier.carry(claims, self._may_send)
         # R19: the batch is closed; from here on only the settle is repeated.
-        await self._settle([Settlement(claim, carried.verdicts) for claim in claims])
+        lost = await self._settler.settle(claims, verdicts, self._is_mine)
+        if lost:
+            self._holdings.drop(lost)
+            self._listeners(LanesLost(owner=self.owner, lanes=tuple(lost)))
         self._holding_ids.difference_update(claim.id for claim in claims)
         self._holdings.mark({claim.lane: claim.epoch for claim in claims}, busy=False)
-
-    async def _settle(self, settlements: Sequence[Settlement]) -> None:
-        begin = monotonic()
-        while any(self._is_mine(settlement.claim) for settlement in settlements):
-            try:
-                answers = await self._store.settle(settlements)
-            except StoreUnavailable:
-                await asyncio.sleep(SETTLE_PAUSE_SECONDS)
-                continue
-            reach("after-settle")
-            lost = [settlement.claim.lane for settlement in settlements if answers[settlement.claim.id] == "lost"]
-            if lost:
-                self._holdings.drop(lost)
-                self._listeners(LanesLost(owner=self.owner, lanes=tuple(lost)))
-            self._tell_settled(settlements[0].verdicts, monotonic() - begin)
-            return
+        if self._holdings.is_leaving:
+            self._heartbeat.nudge()
 
     def _may_send(self, claim: Claim) -> bool:
-        needed = self.config.send_timeout.total_seconds()
-        return self._holdings.may_send(claim.lane, claim.epoch, monotonic(), needed)
+        return self._holdings.may_send(claim.lane, claim.epoch, monotonic(), self._send_seconds)
 
     def _is_mine(self, claim: Claim) -> bool:
         return self._holdings.may_send(claim.lane, claim.epoch, monotonic(), 0)
 
-    def _tell_settled(self, verdicts: Mapping[int, Verdict], seconds: float) -> None:
-        """Every claim of a batch has the verdicts of the whole batch: they are counted once."""
-        if not self._listeners:
-            return
-
-        def number(*kinds: type[Verdict]) -> int:
-            return sum(isinstance(verdict, kinds) for verdict in verdicts.values())
-
-        self._listeners(
-            Settled(
-                published=number(Published),
-                failed=number(Retry),
-                dead=number(Buried),
-                expired=number(Expired),
-                seconds=seconds,
-            )
-        )
-
-    def _notice(self, away: bool, verdicts: dict[int, Verdict]) -> None:
-        """Pause claiming while the only broker is away, longer each time; a message that got through ends it."""
-        if away and len(self._routes) == 1:
-            delay = self._pause.next()
-            self._paused_until = monotonic() + delay
-            self._listeners(
-                RoutePaused(route=self._routes.first.name, code="UNAVAILABLE", delay=timedelta(seconds=delay))
-            )
-        elif self._pause.waited and any(isinstance(verdict, Published) for verdict in verdicts.values()):
-            self._listeners(RouteResumed(route=self._routes.first.name, seconds=self._pause.total))
-            self._pause.reset()
-
     async def _is_drained(self) -> bool:
         counts = await self._store.counts()
-        waiting = sum(counts.by_status.get(status, 0) for status in ("pending", "sending", "failed"))
+        waiting = sum(counts.by_status.get(status, 0) for status in OPEN)
         return waiting == counts.parked
 
     async def _wait(self, seconds: float) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
@@ -37,15 +37,14 @@ class Routes:
 
     def route(self, type_: str) -> Route | None:
         """The first route whose pattern fits this type."""
-        if type_ not in self._known:
+        try:
+            return self._known[type_]
+        except KeyError:
             fitting = (route for route in self._routes if fnmatchcase(type_, route.pattern))
-            self._known[type_] = next(fitting, None)
-        return self._known[type_]
+            return self._known.setdefault(type_, next(fitting, None))
 
-    @property
-    def publishers(self) -> Sequence[Publisher]:
-        """Each publisher once."""
-        return list({id(route.to): route.to for route in self._routes}.values())
+    def __iter__(self) -> Iterator[Route]:
+        return iter(self._routes)
 
     @property
     def first(self) -> Route:

@@ -11,13 +11,26 @@ from postroom.transport import Failed, Outcome, Rejected, Sent, Unavailable
 
 PAUSE = timedelta(seconds=1)
 """How long a message waits for a broker that is away and does not say how long."""
+NO_ROUTE = "NO_ROUTE"
+"""The error code of a message that no route fits."""
+ROUTE_PATIENCE = timedelta(seconds=30)
+"""How often a message that waits for a route is looked at again."""
 
 
-def judge(outcome: Outcome, attempts: int, policy: RetryPolicy, *, park: bool, roll: float | None = None) -> Verdict:
+def judge(
+    outcome: Outcome,
+    attempts: int,
+    policy: RetryPolicy,
+    *,
+    park: bool,
+    pause: timedelta = timedelta(0),
+    roll: float | None = None,
+) -> Verdict:
     """The verdict on a message that had *attempts* tries before this one.
 
     Sent is published. Failed is tried again until the attempts are used up; an unknown effect counts as a failure, never
-    as sent (R18). Rejected is buried at once. Unavailable spends no attempt: that was the broker, not the message.
+    as sent (R18). Rejected is buried at once. Unavailable spends no attempt: that was the broker, not the message, which
+    waits for as long as its route is paused.
     """
     match outcome:
         case Sent():
@@ -30,9 +43,17 @@ def judge(outcome: Outcome, attempts: int, policy: RetryPolicy, *, park: bool, r
         case Rejected(code, error):
             return Buried(code, error, park=park)
         case Unavailable(code, error, retry_after):
-            return Retry(retry_after or PAUSE, code, error, spent=False)
+            return Retry(max(retry_after or PAUSE, pause), code, error, spent=False)
         case _:
             assert_never(outcome)
+
+
+def unrouted(type_: str, *, waits: bool, park: bool) -> Retry | Buried:
+    """The verdict on a message that no route fits: dead, so that somebody sees it; or it waits for a route."""
+    sentence = f"no route fits the type {type_!r}"
+    if waits:
+        return Retry(ROUTE_PATIENCE, NO_ROUTE, sentence, spent=False)
+    return Buried(NO_ROUTE, sentence, park=park)
 
 
 def lost_with_its_relay(policy: RetryPolicy, *, park: bool) -> Lost:

@@ -1,6 +1,19 @@
-"""How long to wait when there is nothing to do: a moment at first, then longer, up to a limit."""
+"""How long to wait when there is nothing to do: a moment at first, then longer, up to a limit; and what cuts it short.
+
+A wake-up is only ever a hint: what is open in the database decides, and the polling stands behind it.
+"""
 
 from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from postroom.errors import StoreUnavailable
+from postroom.store import Store
+
+WATCH_AGAIN_SECONDS = 5.0
+"""After a watch that broke, how long the polling is alone."""
 
 
 class Backoff:
@@ -12,7 +25,7 @@ class Backoff:
     """
 
     def __init__(self, *, first: float, most: float) -> None:
-        self._first, self._most = min(first, most), most
+        self._first, self.most = min(first, most), most
         self._next, self.total = self._first, 0.0
 
     @property
@@ -22,10 +35,23 @@ class Backoff:
 
     def next(self) -> float:
         """How long to wait now."""
-        wait, self._next = self._next, min(2 * self._next, self._most)
+        wait, self._next = self._next, min(2 * self._next, self.most)
         self.total += wait
         return wait
 
     def reset(self) -> None:
         """Something happened: begin with short waits again."""
         self._next, self.total = self._first, 0.0
+
+    def shorten(self) -> None:
+        """Something may have happened: wait shortly again, and look before acting."""
+        self._next = self._first
+
+
+async def watch(store: Store, woken: Callable[[], None], unwatched: Callable[[], None]) -> None:
+    """Pass the store's hints on, until cancelled. While a store is away, and for a while after, there are none."""
+    while True:
+        with suppress(StoreUnavailable):
+            await store.watch(woken)
+        unwatched()
+        await asyncio.sleep(WATCH_AGAIN_SECONDS)

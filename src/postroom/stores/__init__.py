@@ -11,7 +11,7 @@ from postroom.tables import TableNames
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from postroom.store import Store
+    from postroom.store import Store, Waker
 
 SCHEMES = {
     "memory": "memory://",
@@ -37,6 +37,28 @@ def open_store(url: str, *, tables: TableNames | None = None, lanes: int | None 
             f"Postroom knows no store {scheme}:// (in {redact(url)}); give one like {examples}.", scheme=scheme
         )
     return _OPENERS[scheme](url, tables, lanes)
+
+
+def open_waker(url: str, *, tables: TableNames | None = None) -> Waker:
+    """What a service calls after its commits, so that an idle relay looks at once instead of at its next poll.
+
+    ```python
+    waker = open_waker("postgresql://app@db/shop")
+    with session.begin():
+        outbox.put(session, Message("order.paid", key=order.id))
+    waker.wake()
+    ```
+
+    It is for PostgreSQL, where nobody hears of a commit by itself; for the other stores it does nothing, and need not.
+    """
+    from postroom.store import Waker
+    from postroom.urls import split_scheme
+
+    if not split_scheme(url)[0].startswith("postgres"):
+        return Waker()
+    from postroom.stores.postgres.watch import PostgresWaker
+
+    return PostgresWaker(url, tables or TableNames())
 
 
 def _memory(url: str, tables: TableNames | None, lanes: int | None) -> Store:  # noqa: ARG001 - it has no tables

@@ -6,8 +6,9 @@ parked ones are computed from the messages each time, with none of the bookkeepi
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -105,6 +106,7 @@ class MemoryStore:
         self._claims: dict[int, tuple[Claim, datetime]] = {}
         self._relays: dict[str, RelayInfo] = {}
         self._seqs, self._claim_ids = count(1), count(1)
+        self._watchers: list[Callable[[], None]] = []
 
     @property
     def capabilities(self) -> StoreCapabilities:
@@ -114,6 +116,7 @@ class MemoryStore:
             shared=False,
             concurrent_writers=True,
             time_precision=timedelta(microseconds=1),
+            notices_commits=True,
         )
 
     async def close(self) -> None:
@@ -141,6 +144,7 @@ class MemoryStore:
         try:
             yield transaction
             self._rows.update((row.seq, row) for row in transaction.rows)
+            self._wake()
         finally:
             transaction.open = False
 
@@ -165,10 +169,13 @@ class MemoryStore:
     # ── lanes ──
 
     async def join(self, relay: RelayInfo, *, now: datetime | None = None) -> None:
+        if relay.owner not in self._relays:
+            self._wake()
         self._relays[relay.owner] = replace(relay, seen_at=now or utcnow())
 
     async def leave(self, owner: str) -> None:
         self._relays.pop(owner, None)
+        self._wake()
 
     async def relays(self) -> Sequence[RelayInfo]:
         return sorted(self._relays.values(), key=lambda relay: relay.owner)
@@ -215,6 +222,7 @@ class MemoryStore:
         free = [lane for lane in self._mine(owner, lanes) if not self._busy(lane)]
         for lane in free:
             self._lanes[lane] = replace(self._lanes[lane], owner=None, lease_until=None)
+        self._wake()
         return frozenset(free)
 
     def _mine(self, owner: str, lanes: Mapping[int, int]) -> list[int]:
@@ -307,6 +315,18 @@ class MemoryStore:
     async def peek(self, lanes: Collection[int], *, now: datetime | None = None) -> bool:
         return any(self._line(lane, now or utcnow()) for lane in lanes)
 
+    async def watch(self, woken: Callable[[], None]) -> None:
+        self._watchers.append(woken)
+        woken()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._watchers.remove(woken)
+
+    def _wake(self) -> None:
+        for woken in self._watchers:
+            woken()
+
     async def reconcile(self, owner: str, lanes: Mapping[int, int], *, held: Collection[int]) -> int:
         mine = self._mine(owner, lanes)
         orphans = [claim.id for claim, _ in self._claims.values() if claim.lane in mine and claim.id not in held]
@@ -335,6 +355,7 @@ class MemoryStore:
         for row in rows:
             row.settled_at = row.outcome = row.due_at = row.code = row.error = None
             row.attempts, row.solo, row.parks = 0, False, False
+        self._wake()
         return len(rows)
 
     async def discard(self, query: Query, *, now: datetime | None = None) -> int:
@@ -342,6 +363,7 @@ class MemoryStore:
         for row in rows:
             self._close(row, "discarded", now or utcnow())
             row.parks = False
+        self._wake()
         return len(rows)
 
     def _matching(self, query: Query) -> Iterator[Row]:

@@ -496,3 +496,13 @@ class FindsTheOldestInstead(Saboteur):
 def all_saboteurs() -> list[type[Saboteur]]:
     """Every one of them."""
     return Saboteur.__subclasses__()
+
+
+# ── watching ──
+
+
+class SleepsThroughCommits(Saboteur):
+    caught_by = "test_a_watch_tells_when_it_stands_and_when_a_message_was_committed"
+
+    def _wake(self) -> None:
+        return None

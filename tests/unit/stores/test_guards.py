@@ -43,7 +43,8 @@ CASES = {
     ("claim", "the wait is over"): "test_a_dead_head_parks_its_key",
     ("fence", "this claim"): "test_a_late_repeat_of_a_settle_does_not_touch_a_newer_claim",
     ("is_mine", "epoch"): "test_a_stale_batch_of_the_same_owner_changes_nothing",
-    ("publish", "open"): "settled_by_hand_before_publish",
+    ("fence", "open"): "settled_by_hand_before_publish",
+    ("publish", "open"): "settled_by_hand_before_a_part_is_published",
     ("expire", "open"): "settled_by_hand_before_expire",
     ("bury", "open"): "settled_by_hand_before_bury",
     ("retry", "open"): "settled_by_hand_before_retry",
@@ -126,6 +127,16 @@ async def settled_by_hand_before_publish(store: Store) -> None:
     await _settled_by_hand(store, Published())
 
 
+async def settled_by_hand_before_a_part_is_published(store: Store) -> None:
+    """A claim that is not published whole is recorded message by message."""
+    first, second = await put(store, "a", "a")
+    relay = await a_relay(store)
+    claims = await relay.claim()
+    await execute(store, f"UPDATE outbox SET outcome = 'discarded', settled_at = created_at WHERE seq = {first}")
+    await relay.settle_each(claims, {first: Published()})
+    assert await statuses(store, first, second) == ["discarded", "pending"]
+
+
 async def settled_by_hand_before_expire(store: Store) -> None:
     await _settled_by_hand(store, Expired())
 
@@ -161,6 +172,7 @@ OWN_CASES: dict[str, Callable[[Store], Awaitable[None]]] = {
     case.__name__: case
     for case in (
         settled_by_hand_before_publish,
+        settled_by_hand_before_a_part_is_published,
         settled_by_hand_before_expire,
         settled_by_hand_before_bury,
         settled_by_hand_before_retry,

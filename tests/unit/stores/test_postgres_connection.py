@@ -16,10 +16,10 @@ from tests.unit.stores.homes import PostgresHome, columns
 
 from postroom.config import TableNames
 from postroom.errors import StoreError, StoreUnavailable
-from postroom.store import Published, Query, Settlement
+from postroom.store import Published, Query, Retry, Settlement
 from postroom.stores.postgres import PostgresStore
 from postroom.stores.postgres.connections import AT_ONCE, Connection
-from postroom.testing.contracts._case import NOON, a_message, a_relay, put, seqs
+from postroom.testing.contracts._case import NOON, SECOND, a_message, a_relay, put, seqs
 
 pytestmark = pytest.mark.anyio
 
@@ -65,17 +65,17 @@ async def test_a_connection_cut_in_a_transaction_is_a_transient_error_and_nothin
     real = type(store._statements).run
 
     async def cutting(self: object, connection: Connection, name: str, /, **parameters: object) -> object:
-        if name == "publish" and moment == "before":
+        if name == "retry" and moment == "before":
             cut(postgres_home)
         done = await real(self, connection, name, **parameters)  # type: ignore[arg-type]
-        if name == "publish" and moment == "after":
+        if name == "retry" and moment == "after":
             cut(postgres_home)
         return done
 
     with monkeypatch.context() as broken:
         broken.setattr(store._flow._verdicts, "_run", cutting.__get__(store._statements))
         with pytest.raises(StoreUnavailable) as caught:
-            await relay.settle(claims)
+            await relay.settle(claims, Retry(SECOND, "TIMEOUT"))
     assert caught.value.transient
     assert "\n" not in str(caught.value)
     (record,) = await store.find(Query())

@@ -502,3 +502,17 @@ def test_without_aiohttp_the_error_says_what_to_install(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "aiohttp", None)
     with pytest.raises(MissingDependency, match=r"pip install 'postroom\[http\]'"):
         open_transport("https://shop.example")
+
+
+async def test_nothing_is_begun_in_the_second_half_of_the_time(receiver: Receiver, open_publisher: Open) -> None:
+    """A message begun late has less time than the one before it, and would pay an attempt for that alone."""
+
+    async def slow(received: Received) -> web.StreamResponse:
+        await asyncio.sleep(1.2)
+        return web.Response()
+
+    receiver.answer = slow
+    line = [Message("order.paid", key="a") for _ in range(3)]
+    outcomes = await publish(await open_publisher(), *line, timeout=timedelta(seconds=2))
+    assert [getattr(outcome, "code", "SENT") for outcome in outcomes] == ["SENT", "NOT_STARTED", "NOT_STARTED"]
+    assert len(receiver.requests) == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Self
@@ -28,6 +28,7 @@ from postroom.stores.postgres.lanes import Lanes
 from postroom.stores.postgres.schema import Schema
 from postroom.stores.postgres.statements import Statements
 from postroom.stores.postgres.transaction import PostgresTransaction
+from postroom.stores.postgres.watch import watch
 from postroom.tables import TableNames
 from postroom.urls import redact
 
@@ -41,7 +42,8 @@ class PostgresStore:
         self._connections = Connections(url, self._tables)
         self._statements = Statements(self._tables)
         self._schema = Schema(self._tables, lanes)
-        self._lanes, self._flow, self._desk = Lanes(self._statements), Flow(self._statements), Desk(self._statements)
+        self._flow = Flow(self._statements)
+        self._lanes, self._desk = Lanes(self._statements), Desk(self._statements)
 
     @property
     def capabilities(self) -> StoreCapabilities:
@@ -51,6 +53,7 @@ class PostgresStore:
             shared=True,
             concurrent_writers=True,
             time_precision=timedelta(microseconds=1),
+            notices_commits=False,
         )
 
     async def close(self) -> None:
@@ -87,10 +90,10 @@ class PostgresStore:
         await self._connections.run(lambda tx: self._lanes.leave(tx, owner))
 
     async def relays(self) -> Sequence[RelayInfo]:
-        return await self._connections.run(self._lanes.relays)
+        return await self._connections.ask(self._lanes.relays)
 
     async def lanes(self) -> Sequence[Lane]:
-        return await self._connections.run(self._lanes.lanes)
+        return await self._connections.ask(self._lanes.lanes)
 
     async def take(
         self, owner: str, *, limit: int, lease: timedelta, lost: Lost, now: datetime | None = None
@@ -114,7 +117,10 @@ class PostgresStore:
         return await self._connections.run(lambda tx: self._flow.settle(tx, settlements, now))
 
     async def peek(self, lanes: Collection[int], *, now: datetime | None = None) -> bool:
-        return await self._connections.run(lambda tx: self._flow.peek(tx, lanes, now))
+        return await self._connections.ask(lambda tx: self._flow.peek(tx, lanes, now))
+
+    async def watch(self, woken: Callable[[], None]) -> None:
+        await watch(self._url, self._tables, woken)
 
     async def reconcile(self, owner: str, lanes: Mapping[int, int], *, held: Collection[int]) -> int:
         return await self._connections.run(lambda tx: self._flow.reconcile(tx, owner, lanes, held))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import select
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any, TypeAlias, TypeVar
 
 import psycopg
@@ -28,6 +28,13 @@ Connection: TypeAlias = AsyncConnection[tuple[Any, ...]]
 AT_ONCE = 8
 """How many transactions of one store run at once; more wait their turn."""
 CONNECT_TIMEOUT_SECONDS = 10
+KEEPALIVE: dict[str, Any] = {
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+"""A server that vanished without a word (its machine, or the network) is noticed within half a minute, not in hours."""
 PREPARE_AFTER = 3
 VERSION_MIN = 140_000
 NOT_PREPARED_HERE = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement)
@@ -44,22 +51,26 @@ class Connections:
         self._turn = asyncio.Semaphore(AT_ONCE)
         self._prepare_after: int | None = PREPARE_AFTER
 
-    async def run(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
+    async def run(self, work: Callable[[Connection], Awaitable[Result]], *, whole: bool = True) -> Result:
         """Run *work* in one transaction: committed when it returns, rolled back when it raises."""
         try:
-            return await self._run(work)
+            return await self._run(work, whole=whole)
         except NOT_PREPARED_HERE:
             self._prepare_after = None
             await self._forget()
             try:
-                return await self._run(work)
+                return await self._run(work, whole=whole)
             except psycopg.Error as exc:
                 raise self._translated(exc) from exc
         except psycopg.Error as exc:
             raise self._translated(exc) from exc
 
-    async def _run(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
-        async with self._transaction() as connection:
+    async def ask(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
+        """Run *work*, which is one statement: it is a transaction by itself, without the round trips for its ends."""
+        return await self.run(work, whole=False)
+
+    async def _run(self, work: Callable[[Connection], Awaitable[Result]], *, whole: bool) -> Result:
+        async with self._transaction(whole=whole) as connection:
             return await work(connection)
 
     @asynccontextmanager
@@ -72,12 +83,12 @@ class Connections:
             raise self._translated(exc) from exc
 
     @asynccontextmanager
-    async def _transaction(self, *, prepare: bool = True) -> AsyncIterator[Connection]:
+    async def _transaction(self, *, prepare: bool = True, whole: bool = True) -> AsyncIterator[Connection]:
         async with self._turn:
             connection = await self._take()
             connection.prepare_threshold = self._prepare_after if prepare else None
             try:
-                async with connection.transaction():
+                async with connection.transaction() if whole else nullcontext():
                     yield connection
             except BaseException:
                 await self._give_back(connection)
@@ -102,6 +113,7 @@ class Connections:
             autocommit=True,
             prepare_threshold=self._prepare_after,
             connect_timeout=CONNECT_TIMEOUT_SECONDS,
+            **KEEPALIVE,
         )
         version = connection.info.server_version
         if version < VERSION_MIN:

@@ -17,7 +17,7 @@ class Desk:
     """Each method runs inside the transaction it is given."""
 
     def __init__(self, statements: Statements) -> None:
-        self._run, self._rows = statements.run, statements.rows
+        self._run, self._rows, self._wake = statements.run, statements.rows, statements.wake
         self._verdicts = Verdicts(statements)
 
     async def counts(self, connection: Connection, now: datetime | None) -> Counts:
@@ -34,12 +34,14 @@ class Desk:
         found = await self._alone_with(connection, query, "dead", "failed")
         await self._run(connection, "requeue", seqs=list(found))
         await self._verdicts.look_after(connection, {key for key in found.values() if key is not None})
+        await self._wake(connection)
         return len(found)
 
     async def discard(self, connection: Connection, query: Query, now: datetime | None) -> int:
         found = await self._alone_with(connection, query, "dead", "failed", "pending")
         await self._run(connection, "discard", seqs=list(found), now=now)
         await self._verdicts.look_after(connection, {key for key in found.values() if key is not None})
+        await self._wake(connection)
         return len(found)
 
     async def _alone_with(self, connection: Connection, query: Query, *statuses: Status) -> dict[int, str | None]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
-from postroom.store import Buried, Claim, Claimed, Retry, Settled, Settlement, Verdict, per_lane
+from postroom.store import Claim, Claimed, Settled, Settlement, Verdict, per_lane
 from postroom.stores._rows import message_of
 from postroom.stores.postgres.connections import Connection
 from postroom.stores.postgres.lanes import arrays
@@ -16,6 +17,7 @@ from postroom.stores.postgres.verdicts import Verdicts
 
 WALK_MAX = 16_384
 """How far one look goes along a line that is full of messages that have to wait."""
+_CLAIM_ID = itemgetter(2)
 
 
 class Flow:
@@ -84,15 +86,15 @@ class Flow:
             **arrays(epochs),
         )
         moved, freed = rows[0][:2]
-        await self._verdicts.look_after(connection, freed)
-        chosen = (row[2:] for row in rows if row[2] is not None)
-        return [_claim(owner, list(group)) for _, group in groupby(chosen, key=lambda row: row[0])], moved
+        await self._verdicts.look_after(connection, freed or ())
+        return _claims(owner, rows), moved
 
     async def settle(
         self, connection: Connection, settlements: Sequence[Settlement], now: datetime | None
     ) -> Mapping[int, Settled]:
+        whole = [settlement.claim.id for settlement in settlements if settlement.is_published]
         ids = [settlement.claim.id for settlement in settlements]
-        fenced = {claim_id for (claim_id,) in await self._rows(connection, "fence", ids=ids)}
+        fenced = {claim_id for (claim_id,) in await self._rows(connection, "fence", ids=ids, whole=whole, now=now)}
         verdicts: dict[int, Verdict] = {}
         keys: set[str] = set()
         answers: dict[int, Settled] = {}
@@ -103,12 +105,9 @@ class Flow:
                 continue
             answers[claim.id] = "settled"
             keys |= claim.held
-            for claimed in claim.messages:
-                verdict = settlement.verdicts.get(claimed.seq)
-                if verdict is not None:
-                    verdicts[claimed.seq] = verdict
-                    if claimed.message.key is not None and isinstance(verdict, Retry | Buried):
-                        keys.add(claimed.message.key)
+            if claim.id not in whole:
+                verdicts |= settlement.own_verdicts
+                keys |= settlement.stopped_keys
         await self._verdicts.record(connection, verdicts, now)
         await self._verdicts.look_after(connection, keys)
         return answers
@@ -128,16 +127,19 @@ class Flow:
         return dropped.rowcount
 
 
-def _claim(owner: str, rows: Sequence[tuple[Any, ...]]) -> Claim:
-    """The claim of one lane: each row begins with id, lane, epoch, solo, held; then comes the message."""
-    claim_id, lane, epoch, solo, _ = rows[0][:5]
-    messages = [
-        Claimed(seq, attempts, expired, message_of(columns))
-        for seq, attempts, expired, *columns in (row[5:] for row in rows)
-    ]
-    keys = frozenset(
-        claimed.message.key
-        for row, claimed in zip(rows, messages, strict=True)
-        if row[4] and claimed.message.key is not None
-    )
-    return Claim(claim_id, lane, epoch, owner, solo, messages, keys)
+def _claims(owner: str, rows: Sequence[tuple[Any, ...]]) -> list[Claim]:
+    """The claims in these rows, which come lane by lane: claim id, lane, epoch, solo, held; then the message."""
+    claims: list[Claim] = []
+    for claim_id, group in groupby(rows, key=_CLAIM_ID):
+        if claim_id is None:  # nothing was chosen: the one row says only what was moved
+            continue
+        messages: list[Claimed] = []
+        held: set[str] = set()
+        of_claim = list(group)
+        _, lane, epoch, solo = of_claim[0][2:6]
+        for row in of_claim:
+            messages.append(Claimed(row[7], row[8], row[9], message_of(row[10:])))
+            if row[6]:
+                held.add(messages[-1].message.key or "")
+        claims.append(Claim(claim_id, lane, epoch, owner, solo, messages, frozenset(held)))
+    return claims

@@ -16,11 +16,11 @@ class Lanes:
     """Each method runs inside the transaction it is given."""
 
     def __init__(self, statements: Statements) -> None:
-        self._run, self._rows = statements.run, statements.rows
+        self._run, self._rows, self._wake = statements.run, statements.rows, statements.wake
         self._verdicts = Verdicts(statements)
 
     async def join(self, connection: Connection, relay: RelayInfo, now: datetime | None) -> None:
-        await self._run(
+        ((is_new,),) = await self._rows(
             connection,
             "join",
             owner=relay.owner,
@@ -30,9 +30,12 @@ class Lanes:
             version=relay.version,
             now=now,
         )
+        if is_new:
+            await self._wake(connection)
 
     async def leave(self, connection: Connection, owner: str) -> None:
         await self._run(connection, "leave", owner=owner)
+        await self._wake(connection)
 
     async def relays(self, connection: Connection) -> Sequence[RelayInfo]:
         return [
@@ -72,6 +75,7 @@ class Lanes:
 
     async def release(self, connection: Connection, owner: str, lanes: Mapping[int, int]) -> frozenset[int]:
         rows = await self._rows(connection, "release", owner=owner, **arrays(lanes))
+        await self._wake(connection)
         return frozenset(lane for (lane,) in rows)
 
 

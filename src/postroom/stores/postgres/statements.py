@@ -8,6 +8,7 @@ from psycopg import AsyncCursor
 
 from postroom.stores._sql import render, statements
 from postroom.stores.postgres.connections import Connection
+from postroom.stores.postgres.watch import channel
 from postroom.tables import TableNames
 
 FILES = ("sql/lanes.sql", "sql/flow.sql", "sql/desk.sql")
@@ -17,11 +18,16 @@ class Statements:
     """Runs a statement by its name."""
 
     def __init__(self, tables: TableNames) -> None:
+        self._channel = channel(tables)
         self.texts = {
             name: render(sql, "pyformat", tables)[0]
             for file in FILES
             for name, sql in statements("postroom.stores.postgres", file).items()
         }
+
+    async def wake(self, connection: Connection) -> None:
+        """Tell every relay that watches, once this transaction commits. Never in a producer's transaction."""
+        await connection.execute("SELECT pg_notify(%s, '')", [self._channel])
 
     async def run(self, connection: Connection, name: str, /, **parameters: Any) -> AsyncCursor[tuple[Any, ...]]:
         """Run one statement with named parameters; results come in binary."""

@@ -6,7 +6,7 @@ a transaction is one hop to it. One host only: the file must be on a local disk.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -35,6 +35,7 @@ from postroom.stores.sqlite.lanes import Lanes
 from postroom.stores.sqlite.schema import Schema, warn_of_wal_reset_defect
 from postroom.stores.sqlite.statements import Statements
 from postroom.stores.sqlite.transaction import SQLiteTransaction
+from postroom.stores.sqlite.watch import watch
 from postroom.stores.sqlite.writer import Writer
 from postroom.tables import TableNames
 
@@ -63,6 +64,7 @@ class SQLiteStore:
             shared=True,
             concurrent_writers=False,
             time_precision=timedelta(microseconds=1),
+            notices_commits=True,
         )
 
     async def close(self) -> None:
@@ -130,6 +132,9 @@ class SQLiteStore:
 
     async def peek(self, lanes: Collection[int], *, now: datetime | None = None) -> bool:
         return await self._writer.read(lambda tx: self._flow.peek(tx, lanes, now or utcnow()))
+
+    async def watch(self, woken: Callable[[], None]) -> None:
+        await watch(self.path, woken)
 
     async def reconcile(self, owner: str, lanes: Mapping[int, int], *, held: Collection[int]) -> int:
         return await self._writer.run(lambda tx: self._flow.reconcile(tx, owner, lanes, held))

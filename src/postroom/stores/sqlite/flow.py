@@ -8,11 +8,9 @@ from datetime import datetime
 from math import inf
 
 from postroom.store import (
-    Buried,
     Claim,
     Claimed,
     Published,
-    Retry,
     Settled,
     Settlement,
     per_lane,
@@ -131,19 +129,13 @@ class Flow:
         if not self._run(connection, "fence", id=claim.id).rowcount:
             mine = self._run(connection, "is_mine", lane=claim.lane, epoch=claim.epoch).fetchone()
             return "already" if mine else "lost"
-        seqs = [claimed.seq for claimed in claim.messages]
-        verdicts = {seq: verdict for seq, verdict in settlement.verdicts.items() if seq in seqs}
+        verdicts = settlement.own_verdicts
         published = [seq for seq, verdict in verdicts.items() if isinstance(verdict, Published)]
         self._verdicts.publish(connection, published, now)
         for seq, verdict in sorted(verdicts.items()):
             if not isinstance(verdict, Published):
                 self._verdicts.record(connection, seq, verdict, now)
-        stopped = {
-            claimed.message.key
-            for claimed in claim.messages
-            if claimed.message.key is not None and isinstance(verdicts.get(claimed.seq), Retry | Buried)
-        }
-        self._verdicts.look_after(connection, stopped | claim.held)
+        self._verdicts.look_after(connection, settlement.stopped_keys | claim.held)
         return "settled"
 
     def peek(self, connection: sqlite3.Connection, lanes: Collection[int], now: datetime) -> bool:

@@ -5,10 +5,11 @@ from postroom.testing.contracts.flow import FlowContract
 from postroom.testing.contracts.lanes import LanesContract
 from postroom.testing.contracts.publisher import PublisherContract
 from postroom.testing.contracts.schema import SchemaContract
+from postroom.testing.contracts.watch import WatchContract
 from postroom.testing.contracts.writing import WritingContract
 
 
-class StoreContract(SchemaContract, WritingContract, LanesContract, FlowContract, DeskContract):
+class StoreContract(SchemaContract, WritingContract, LanesContract, FlowContract, WatchContract, DeskContract):
     """All that a store must do. Subclass it, provide a `store` fixture (see `StoreCase`), run pytest."""
 
 
@@ -19,5 +20,6 @@ __all__ = [
     "PublisherContract",
     "SchemaContract",
     "StoreContract",
+    "WatchContract",
     "WritingContract",
 ]

@@ -106,11 +106,14 @@ class HttpPublisher:
         session = self._session
         if session is None or self._is_closed:
             return [Unavailable("CLOSED", "the publisher is not open")] * len(batch)
-        deadline = asyncio.get_running_loop().time() + timeout.total_seconds()
+        now = asyncio.get_running_loop().time()
+        deadline = now + timeout.total_seconds()
+        # Nothing is begun in the second half: it would have less time than the first, and fail for that alone.
+        last_start = now + timeout.total_seconds() / 2
         self._publishing += 1
         self._idle.clear()
         try:
-            return await self._publish(session, [envelope.message for envelope in batch], deadline)
+            return await self._publish(session, [envelope.message for envelope in batch], last_start, deadline)
         finally:
             self._publishing -= 1
             if not self._publishing:
@@ -124,14 +127,14 @@ class HttpPublisher:
             await session.close()
 
     async def _publish(
-        self, session: aiohttp.ClientSession, messages: Sequence[Message], deadline: float
+        self, session: aiohttp.ClientSession, messages: Sequence[Message], last_start: float, deadline: float
     ) -> list[Outcome]:
         outcomes: list[Outcome] = [NOT_STARTED] * len(messages)
 
         async def work(queues: Iterator[list[int]]) -> None:
             for queue in queues:
                 for position, index in enumerate(queue):
-                    if asyncio.get_running_loop().time() >= deadline:
+                    if asyncio.get_running_loop().time() >= last_start:
                         break
                     outcomes[index] = await self._send(session, messages[index], deadline)
                     if not isinstance(outcomes[index], Sent):

@@ -43,7 +43,7 @@ free AS MATERIALIZED (
       AND NOT EXISTS (SELECT 1 FROM outbox_claim c WHERE c.lane = l.lane)  -- guard: nothing in flight
 ),
 line AS MATERIALIZED (
-    SELECT l.lane, o.seq, o.key, o.solo, o.tried, o.early,
+    SELECT l.lane, l.epoch, o.seq, o.key, o.solo, o.tried, o.early,
         EXISTS (SELECT 1 FROM outbox_hold h WHERE h.key = o.key OFFSET 0) AS held
     FROM free l
     CROSS JOIN LATERAL (
@@ -55,15 +55,16 @@ line AS MATERIALIZED (
         LIMIT :reach) AS o
 ),
 freed AS MATERIALIZED (
-    SELECT key, lane
-    FROM outbox_hold
-    WHERE lane = ANY (ARRAY(SELECT lane FROM free))
-      AND until <= :now  -- guard: the wait is over
-    ORDER BY until
+    SELECT h.key, l.lane, l.epoch
+    FROM free l
+    JOIN outbox_hold h ON h.lane = l.lane
+    WHERE true
+      AND h.until <= :now  -- guard: the wait is over
+    ORDER BY h.until
     LIMIT :limit
 ),
 behind AS MATERIALIZED (
-    SELECT f.lane, o.seq, o.key, o.solo, o.tried, o.early
+    SELECT f.lane, f.epoch, o.seq, o.key, o.solo, o.tried, o.early
     FROM freed f
     CROSS JOIN LATERAL (
         SELECT seq, key, solo, tried_at IS NOT NULL AS tried, coalesce(due_at > :now, false) AS early
@@ -80,13 +81,13 @@ in_sight AS MATERIALIZED (
     SELECT key FROM behind GROUP BY key HAVING count(*) >= :want
 ),
 of_freed AS MATERIALIZED (
-    SELECT lane, seq, key, solo, early, shelved,
+    SELECT lane, epoch, seq, key, solo, early, shelved,
         -- A message in backoff stops the rest of its key.
         bool_or(tried AND early) OVER (PARTITION BY key ORDER BY seq) AS stopped
     FROM (
-        SELECT lane, seq, key, solo, tried, early, true AS shelved FROM behind
+        SELECT lane, epoch, seq, key, solo, tried, early, true AS shelved FROM behind
         UNION ALL
-        SELECT lane, seq, key, solo, tried, early, false FROM line WHERE held AND key IN (SELECT key FROM in_sight)
+        SELECT lane, epoch, seq, key, solo, tried, early, false FROM line WHERE held AND key IN (SELECT key FROM in_sight)
     ) AS both_sides
 ),
 -- R14: a window full of messages that have to wait says nothing of those behind it. They are put aside in this look, and
@@ -100,12 +101,12 @@ crowded AS MATERIALIZED (
        AND count(*) FILTER (WHERE NOT held AND NOT early) < :want
 ),
 ready AS MATERIALIZED (
-    SELECT lane, seq, solo, false AS held, key FROM line WHERE NOT held AND NOT early
+    SELECT lane, epoch, seq, solo, false AS held FROM line WHERE NOT held AND NOT early
     UNION ALL
-    SELECT lane, seq, solo, true, key FROM of_freed WHERE NOT stopped AND NOT early
+    SELECT lane, epoch, seq, solo, true FROM of_freed WHERE NOT stopped AND NOT early
 ),
 ranked AS (
-    SELECT r.lane, r.seq, r.solo, r.held, r.key,
+    SELECT r.lane, r.epoch, r.seq, r.solo, r.held,
         row_number() OVER lane_line AS place,
         count(*) FILTER (WHERE r.solo) OVER lane_line AS solos
     FROM ready r
@@ -114,7 +115,7 @@ ranked AS (
     WINDOW lane_line AS (PARTITION BY r.lane ORDER BY r.seq)
 ),
 chosen AS MATERIALIZED (
-    SELECT lane, seq, solo, held, key
+    SELECT lane, epoch, seq, solo, held
     FROM ranked
     WHERE place <= :want
       -- R8: one that was lost in a crash travels alone.
@@ -125,11 +126,10 @@ chosen AS MATERIALIZED (
 ),
 claims AS (
     INSERT INTO outbox_claim (lane, epoch, owner, seqs, claimed_at)
-    SELECT c.lane, e.epoch, :owner, array_agg(c.seq ORDER BY c.seq), :now
-    FROM chosen c
-    JOIN free e ON e.lane = c.lane
-    GROUP BY c.lane, e.epoch
-    RETURNING id, lane, epoch
+    SELECT lane, epoch, :owner, array_agg(seq ORDER BY seq), :now
+    FROM chosen
+    GROUP BY lane, epoch
+    RETURNING id, lane
 ),
 aside AS MATERIALIZED (
     SELECT seq, CASE WHEN held THEN 'key' ELSE 'time' END AS shelf
@@ -145,10 +145,13 @@ shelved AS (
     WHERE o.seq = aside.seq
     RETURNING 1
 )
-SELECT seen.moved, seen.freed, c.id, c.lane, c.epoch, ch.solo, ch.held, o.*
-FROM (SELECT (SELECT count(*) FROM shelved) AS moved, ARRAY(SELECT key FROM freed) AS freed) AS seen
+-- The claim's id by its lane, out of two arrays: as a join, which the planner takes for one of a row with a row, every
+-- message would be compared with every claim.
+SELECT seen.moved, seen.freed,
+    (ARRAY(SELECT id FROM claims ORDER BY lane))[array_position(ARRAY(SELECT lane FROM claims ORDER BY lane), ch.lane)],
+    ch.lane, ch.epoch, ch.solo, ch.held, o.*
+FROM (SELECT (SELECT count(*) FROM shelved) AS moved, nullif(ARRAY(SELECT key FROM freed), '{}') AS freed) AS seen
 LEFT JOIN chosen ch ON true
-LEFT JOIN claims c ON c.lane = ch.lane
 LEFT JOIN LATERAL (
     SELECT seq, attempts, coalesce(expires_at <= :now, false) AS expired,
         id, type, key, aggregate, topic, payload, body, content_type, headers,
@@ -159,7 +162,7 @@ LEFT JOIN LATERAL (
     FROM outbox
     WHERE seq = ch.seq
     OFFSET 0) AS o ON true
-ORDER BY c.lane, o.seq
+ORDER BY ch.lane, o.seq
 
 -- name: peek
 SELECT EXISTS (
@@ -177,10 +180,26 @@ SELECT EXISTS (
           AND until <= coalesce(CAST(:now AS timestamptz), clock_timestamp()))
 
 -- name: fence
--- R20: whoever takes the lane over deletes the claim. Without it, nothing of this settle is written.
-DELETE FROM outbox_claim
-WHERE id = ANY (:ids)  -- guard: this claim
-RETURNING id
+-- R20: whoever takes the lane over deletes the claim. Without it, nothing of this settle is written. Of a claim that was
+-- published whole, the row itself names the messages: nothing need be said of each.
+WITH mine AS (
+    DELETE FROM outbox_claim
+    WHERE id = ANY (:ids)  -- guard: this claim
+    RETURNING id, seqs),
+published AS (
+    UPDATE outbox
+    SET outcome = 'published',
+        settled_at = coalesce(CAST(:now AS timestamptz), clock_timestamp()),
+        tried_at = coalesce(CAST(:now AS timestamptz), clock_timestamp()),
+        attempts = attempts + 1,
+        shelf = NULL,
+        solo = false,
+        last_error_code = NULL,
+        last_error = NULL
+    WHERE seq = ANY (ARRAY(SELECT unnest(seqs) FROM mine WHERE id = ANY (CAST(:whole AS bigint[]))))
+      AND settled_at IS NULL  -- guard: open
+)
+SELECT id FROM mine
 
 -- name: is_mine
 -- R21: no claim row, and nobody took the lane since: this settle was carried out before. Else it is lost.

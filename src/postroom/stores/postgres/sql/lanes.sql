@@ -2,6 +2,7 @@
 INSERT INTO outbox_relay (owner, name, host, pid, version, seen_at)
 VALUES (:owner, :name, :host, :pid, :version, coalesce(CAST(:now AS timestamptz), clock_timestamp()))
 ON CONFLICT (owner) DO UPDATE SET seen_at = excluded.seen_at
+RETURNING xmax = 0 -- it was not there before
 
 -- name: leave
 DELETE FROM outbox_relay

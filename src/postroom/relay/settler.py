@@ -1,0 +1,83 @@
+"""Writing down what became of a batch: repeated until it is known to be done, or the lanes are lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, assert_never
+
+from postroom import events
+from postroom.clock import monotonic
+from postroom.errors import StoreUnavailable
+from postroom.events import Listeners
+from postroom.failpoints import reach
+from postroom.relay.deadlines import within
+from postroom.store import Buried, Claim, Claimed, Expired, Published, Retry, Settlement, Store, Unsent, Verdict
+
+PAUSE_SECONDS = 0.2
+"""Between two tries to settle while the database is away."""
+
+
+class Settler:
+    """Settles batches in a store."""
+
+    def __init__(self, store: Store, patience: timedelta, listeners: Listeners) -> None:
+        self._store, self._patience, self._listeners = store, patience, listeners
+
+    async def settle(
+        self, claims: Sequence[Claim], verdicts: Mapping[int, Verdict], is_mine: Callable[[Claim], bool]
+    ) -> list[int]:
+        """Record the verdicts, repeating while the answer does not come and a lane of it is still mine (R21); which
+        lanes turned out to be lost."""
+        begin = monotonic()
+        settlements = [Settlement(claim, verdicts) for claim in claims]
+        while any(map(is_mine, claims)):
+            try:
+                answers = await within(self._patience, self._store.settle(settlements))
+            except StoreUnavailable:
+                await asyncio.sleep(PAUSE_SECONDS)
+                continue
+            reach("after-settle")
+            if self._listeners:
+                self._tell([claim for claim in claims if answers[claim.id] != "lost"], verdicts, monotonic() - begin)
+            return [claim.lane for claim in claims if answers[claim.id] == "lost"]
+        return []
+
+    def _tell(self, claims: Sequence[Claim], verdicts: Mapping[int, Verdict], seconds: float) -> None:
+        """One event for each message that went wrong, and one for the batch."""
+        numbers: Counter[type] = Counter()
+        for claimed in (claimed for claim in claims for claimed in claim.messages):
+            verdict = verdicts.get(claimed.seq)
+            numbers[type(verdict)] += 1
+            if not isinstance(verdict, Published | Unsent | None):
+                self._listeners(_event(claimed, verdict))
+        self._listeners(
+            events.Settled(
+                published=numbers[Published],
+                failed=numbers[Retry],
+                dead=numbers[Buried],
+                expired=numbers[Expired],
+                seconds=seconds,
+            )
+        )
+
+
+def _event(claimed: Claimed, verdict: Retry | Buried | Expired) -> events.Event:
+    message, tries = claimed.message, claimed.attempts
+    who: dict[str, Any] = {
+        "id": message.id,
+        "type": message.type,
+        "correlation_id": message.correlation_id,
+        "idempotency_key": message.idempotency_key,
+    }
+    match verdict:
+        case Retry(after, code, error, spent):
+            return events.Retried(**who, attempts=tries + spent, code=code, error=error, delay=after)
+        case Buried(code, error):
+            return events.Buried(**who, attempts=tries + 1, code=code, error=error)
+        case Expired():
+            return events.Expired(**who, attempts=tries, code="EXPIRED")
+        case _:
+            assert_never(verdict)

@@ -1,0 +1,134 @@
+"""A gate shuts while its broker is away, lets one probe through, and opens again after any answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+
+from postroom.clock import monotonic
+from postroom.errors import TransportUnavailable
+from postroom.events import Event, Listeners, Published, RoutePaused, RouteResumed
+from postroom.message import Message
+from postroom.relay.gates import LONGEST_PAUSE_SECONDS, Gates, grace
+from postroom.relay.routes import Route, Routes
+from postroom.transport import KEY_STOPPED, Envelope, Failed, Outcome, Rejected, Sent, Unavailable
+from postroom.transports.memory import MemoryBroker, MemoryPublisher
+
+pytestmark = pytest.mark.anyio
+SECOND = timedelta(seconds=1)
+BATCH = [Envelope(Message("order.paid"))]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Answering(MemoryPublisher):
+    """Answers what it is told to."""
+
+    def __init__(self, *answers: Outcome) -> None:
+        super().__init__(MemoryBroker())
+        self.answers = list(answers)
+        self.opened = 0
+
+    async def open(self) -> None:
+        self.opened += 1
+        await super().open()
+
+    async def publish(self, batch: Sequence[Envelope], *, timeout: timedelta) -> Sequence[Outcome]:
+        return [self.answers.pop(0)] * len(batch)
+
+
+def gates(*publishers: MemoryPublisher, heard: list[Event] | None = None) -> tuple[Gates, list[Route]]:
+    routes = [Route(to=publisher, name=f"route-{number}") for number, publisher in enumerate(publishers)]
+    return Gates(Routes(routes), Listeners((heard if heard is not None else []).append)), routes
+
+
+async def test_a_broker_that_is_away_shuts_its_gate_longer_each_time_and_any_answer_opens_it() -> None:
+    heard: list[Event] = []
+    all_gates, (route,) = gates(Answering(Unavailable(), Unavailable("GONE"), Rejected("NO"), Sent()), heard=heard)
+    gate = all_gates.of(route)
+    assert not gate.shut_for(monotonic())
+    await gate.publish(BATCH, SECOND)
+    first = gate.shut_for(monotonic())
+    await gate.publish(BATCH, SECOND)
+    assert 0 < first < gate.shut_for(monotonic())
+    assert all_gates.shut(monotonic())
+    assert all_gates.away()
+    await gate.publish(BATCH, SECOND)
+    assert not all_gates.away()
+    await gate.publish(BATCH, SECOND)
+    paused, again, resumed, published = heard
+    assert isinstance(paused, RoutePaused)
+    assert isinstance(again, RoutePaused)
+    assert (again.code, again.delay > paused.delay) == ("GONE", True)
+    assert isinstance(resumed, RouteResumed)
+    assert isinstance(published, Published)
+    assert published.count == 1
+
+
+async def test_what_was_not_tried_says_nothing_of_the_broker() -> None:
+    all_gates, (route,) = gates(Answering(KEY_STOPPED))
+    await all_gates.of(route).publish(BATCH, SECOND)
+    assert not all_gates.away()
+
+
+async def test_what_the_broker_asks_for_is_granted_up_to_a_limit() -> None:
+    all_gates, (route,) = gates(Answering(Unavailable(retry_after=timedelta(hours=1))))
+    await all_gates.of(route).publish(BATCH, SECOND)
+    assert LONGEST_PAUSE_SECONDS - 5 < all_gates.of(route).shut_for(monotonic()) <= LONGEST_PAUSE_SECONDS
+
+
+async def test_one_gate_shut_leaves_the_other_open() -> None:
+    all_gates, (away, there) = gates(Answering(Unavailable()), Answering(Sent()))
+    await all_gates.of(away).publish(BATCH, SECOND)
+    assert all_gates.of(away).shut_for(monotonic())
+    assert not all_gates.of(there).shut_for(monotonic())
+    assert not all_gates.shut(monotonic())
+
+
+async def test_two_routes_to_one_broker_share_its_gate() -> None:
+    publisher = Answering(Unavailable())
+    all_gates, (one, other) = gates(publisher, publisher)
+    assert all_gates.of(one) is all_gates.of(other)
+    assert len(all_gates) == 1
+
+
+async def test_a_broker_away_at_the_start_is_opened_when_it_is_asked_again() -> None:
+    publisher = Answering(Sent())
+    publisher._broker.away = True
+    all_gates, (route,) = gates(publisher)
+    await all_gates.open(SECOND)
+    (answer,) = await all_gates.of(route).publish(BATCH, SECOND)
+    assert isinstance(answer, Unavailable)
+    publisher._broker.away = False
+    (answer,) = await all_gates.of(route).publish(BATCH, SECOND)
+    assert isinstance(answer, Sent)
+    assert publisher.opened == 3
+
+
+async def test_a_publisher_that_raises_has_an_unknown_effect_but_not_if_it_never_opened() -> None:
+    class Raising(Answering):
+        async def publish(self, batch: Sequence[Envelope], *, timeout: timedelta) -> Sequence[Outcome]:
+            raise RuntimeError("a bug")
+
+    class Closed(Answering):
+        async def open(self) -> None:
+            raise TransportUnavailable("It is away.")
+
+    all_gates, (raising, closed) = gates(Raising(), Closed(Sent()))
+    (answer,) = await all_gates.of(raising).publish(BATCH, SECOND)
+    assert isinstance(answer, Failed)
+    assert answer.unknown
+    (answer,) = await all_gates.of(closed).publish(BATCH, SECOND)
+    assert isinstance(answer, Unavailable)
+
+
+def test_a_lease_of_two_send_timeouts_has_room_for_a_send_and_its_grace() -> None:
+    """A lease is renewed each third of it: what is left then must be longer than a send with its grace (R16)."""
+    for milliseconds in (1, 100, 2_500, 60_000, 3_600_000):
+        timeout = timedelta(milliseconds=milliseconds)
+        assert timeout + grace(timeout) < 2 * timeout * 2 / 3
