@@ -44,7 +44,7 @@ wheel: $(DEV) ## Build the wheel and the source archive into dist/
 	@$(BIN)/python -m build --quiet && ls -l dist
 
 clean: ## Remove everything that make has made
-	rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .venv-peers dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # ── installing ──
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import platform
 import sys
 from collections.abc import Callable, Iterator
 
-from bench import copy, imports, put, sqlite
+from bench import copy, drain, flat, idle, imports, latency, memory, put, sqlite
+from bench.peers import compare
 from bench.table import Row, progress, table
 
 BENCHMARKS: dict[str, Callable[..., Iterator[Row]]] = {
@@ -17,6 +19,12 @@ BENCHMARKS: dict[str, Callable[..., Iterator[Row]]] = {
     "copy": copy.run,
     "sqlite": sqlite.run,
     "import": imports.run,
+    "drain": drain.run,
+    "peers": compare.run,
+    "flat": flat.run,
+    "latency": latency.run,
+    "idle": idle.run,
+    "memory": memory.run,
 }
 INTERRUPTED = 130
 
@@ -24,6 +32,7 @@ INTERRUPTED = 130
 def main() -> int:
     """Measure, print, and answer 0; with --strict 1 when a target is missed."""
     arguments = _parser().parse_args()
+    logging.getLogger("postroom").setLevel(logging.ERROR)
     rows: list[Row] = []
     try:
         for name in arguments.only or BENCHMARKS:

@@ -36,7 +36,7 @@ def run(*, quick: bool) -> Iterator[Row]:
     """Two rows: many messages in one transaction; and one with its business data, for information."""
     with TemporaryDirectory(prefix="postroom-bench-") as folder:
         path = Path(folder) / "shop.db"
-        asyncio.run(_migrate(path))
+        asyncio.run(migrate(path))
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             connection.executescript(f"PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; {ORDERS}")
             yield _many(connection, *((100, 3) if quick else (10_000, 15)))
@@ -87,6 +87,7 @@ def _sell(connection: sqlite3.Connection, number: int, *, tell: bool) -> None:
     connection.execute("COMMIT")
 
 
-async def _migrate(path: Path) -> None:
+async def migrate(path: Path) -> None:
+    """Make the file, with the tables in it."""
     async with open_store(f"sqlite:///{path}") as store:
         await store.migrate()

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict
 
 Slice: TypeAlias = Callable[[], float]
 """Does some work of one kind and answers how fast it went."""
@@ -22,37 +22,45 @@ LEFT = (0, 1, 3)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One comparison. `result` is ours to the base: a ratio, or a difference where `unit` has one."""
+    """One comparison. `result` is ours to the base: a ratio, or a difference in the `unit`. Without a base it is ours."""
 
     what: str
-    base: str
-    base_rate: float
+    base: str = ""
+    base_rate: float | None = None
     ours: str
     our_rate: float
     unit: str
     result: float
     target: float | None = None
-    """At least this ratio; at most this difference. None: for information."""
+    """At least this ratio; at most this difference, or value. None: for information."""
     difference: bool = False
+
+    @property
+    def kind(self) -> Literal["ratio", "difference", "value"]:
+        """What `result` is."""
+        if self.base_rate is None:
+            return "value"
+        return "difference" if self.difference else "ratio"
 
     @property
     def met(self) -> bool | None:
         if self.target is None:
             return None
-        return self.result <= self.target if self.difference else self.result >= self.target
+        return self.result >= self.target if self.kind == "ratio" else self.result <= self.target
 
     def cells(self) -> tuple[str, ...]:
         """The row as the table shows it."""
         target = ""
         if self.target is not None:
-            target = f"≤ {self.target:g} {self.unit}" if self.difference else f"≥ {self.target:.2f}"
+            target = f"≥ {self.target:.2f}" if self.kind == "ratio" else f"≤ {self.target:g} {self.unit}"
+        results = {"ratio": f"{self.result:.2f}", "difference": f"{self.result:+.1f} {self.unit}"}
         return (
             self.what,
             self.base,
-            _rate(self.base_rate, self.unit),
+            "" if self.base_rate is None else _rate(self.base_rate, self.unit),
             self.ours,
             _rate(self.our_rate, self.unit),
-            f"{self.result:+.1f} {self.unit}" if self.difference else f"{self.result:.2f}",
+            results.get(self.kind, _rate(self.result, self.unit)),
             target,
             {True: "yes", False: "NO", None: ""}[self.met],
         )
@@ -60,9 +68,12 @@ class Row:
     def facts(self) -> dict[str, Any]:
         """The row for scripts."""
         names = ("what", "base", "base_rate", "ours", "our_rate", "unit", "result", "target", "met")
-        return {name: getattr(self, name) for name in names} | {
-            "result_is": "difference" if self.difference else "ratio"
-        }
+        return {name: getattr(self, name) for name in names} | {"result_is": self.kind}
+
+
+def value(what: str, ours: str, result: float, unit: str, *, target: float | None = None) -> Row:
+    """A row that stands by itself: a latency, a size. At most the target."""
+    return Row(what=what, ours=ours, our_rate=result, unit=unit, result=result, target=target)
 
 
 def take_turns(what: str, base: Slice, ours: Slice, *, rounds: int) -> list[tuple[float, float]]:

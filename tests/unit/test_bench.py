@@ -6,11 +6,23 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
+from bench.steal import Steal
+from bench.table import Row, take_turns, value
+from bench.wiretap import Wiretap
 
 ROOT = Path(__file__).parents[2]
 ROWS = {"import": ["import postroom", "import Outbox and Message"], "sqlite": ["100 messages", "put"]}
+ON_POSTGRES = {
+    "drain": ["drain 2,000 to Kafka", *["drain 2,000 to null"] * 3],
+    "flat": [f"drain 2,000 to null, {kind}" for kind in ("5,000 published", "a snapshot", "one failing key")],
+    "latency": [f"commit to handler, {each}" for each in ("p50", "p99", "a lone message")] * 2,
+    "idle": ["an idle relay (SQLite", "an idle relay (PostgreSQL"],
+    "memory": [f"2,000 open messages, a broker that {does}" for does in ("is away", "hangs")],
+}
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -34,8 +46,60 @@ def test_a_benchmark_speaks_json(name: str) -> None:
         assert (row["met"] is None) == (row["target"] is None)
 
 
+@pytest.mark.parametrize("name", ON_POSTGRES)
+def test_a_benchmark_of_the_relay_runs(name: str, postgres_url: str) -> None:
+    rows: list[dict[str, Any]] = json.loads(bench("--only", name, "--json"))["results"]
+    assert len(rows) == len(ON_POSTGRES[name])
+    for start, row in zip(ON_POSTGRES[name], rows, strict=True):
+        assert row["what"].startswith(start)
+        assert row["result_is"] == ("value" if row["base_rate"] is None else "ratio")
+
+
 def test_an_import_brings_nothing_along() -> None:
     assert "(third-party modules: none)" in bench("--only", "import").splitlines()[1]
+
+
+def test_both_sides_take_turns_and_the_first_round_is_forgotten() -> None:
+    order: list[str] = []
+
+    def side(name: str, rate: float) -> float:
+        order.append(name)
+        return rate
+
+    pairs = take_turns("", lambda: side("base", 2.0), lambda: side("ours", 1.0), rounds=3)
+    assert order == ["ours", "base", "base", "ours", "ours", "base", "base", "ours"]
+    assert pairs == [(2.0, 1.0)] * 3
+
+
+@pytest.mark.parametrize(("result", "met"), [(0.7, True), (0.69, False)])
+def test_a_ratio_must_be_as_large_as_its_target(result: float, met: bool) -> None:
+    row = Row(what="", base="a", base_rate=1, ours="b", our_rate=result, unit="/s", result=result, target=0.7)
+    assert row.met is met
+
+
+@pytest.mark.parametrize(("result", "met"), [(10.0, True), (10.1, False)])
+def test_a_value_must_be_as_small_as_its_target(result: float, met: bool) -> None:
+    assert value("", "relay", result, "ms", target=10.0).met is met
+    assert value("", "relay", result, "ms").met is None
+
+
+def test_the_stolen_share_is_a_share() -> None:
+    with Steal() as steal:
+        sum(range(100_000))
+    assert 0 <= steal.share <= 1
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_the_wiretap_hears_every_statement_simple_or_prepared(postgres_url: str) -> None:
+    connect = psycopg.AsyncConnection.connect
+    async with Wiretap(postgres_url) as tap, await connect(tap.url, autocommit=True) as connection:
+        async with connection.transaction():
+            for prepare in (False, True, True):
+                await connection.execute("-- a comment\nSELECT %s::integer", [1], prepare=prepare)
+        await connection.execute("SET application_name = 'tapped'")
+    assert tap.statements == {"BEGIN": 1, "SELECT": 3, "COMMIT": 1, "SET": 1}
+    assert tap.queries == 4
 
 
 def bench(*arguments: str) -> str:

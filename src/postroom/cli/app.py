@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from postroom import __version__
+from postroom.cli.bench import bench
 from postroom.cli.demo import demo
 from postroom.cli.discard import discard
 from postroom.cli.explain import explain
@@ -49,5 +50,5 @@ def app(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (demo, init, put, relay, status, list_messages, explain, requeue, discard):
+for command in (demo, init, put, relay, status, list_messages, explain, requeue, discard, bench):
     app.add_command(command)

@@ -84,6 +84,21 @@ def _postgres(url: str, tables: TableNames | None, lanes: int | None) -> Store:
     return PostgresStore(url, tables=tables, lanes=lanes)
 
 
+async def drop_tables(url: str, tables: TableNames) -> None:
+    """Drop the tables of these names in the store that this URL names; with all that is in them, and for good."""
+    from postroom.urls import split_scheme
+
+    match split_scheme(url)[0]:
+        case "sqlite":
+            from postroom.stores.sqlite.drop import drop as drop_in_sqlite
+
+            await drop_in_sqlite(sqlite_path(url), tables)
+        case "postgresql" | "postgres":
+            from postroom.stores.postgres.drop import drop as drop_in_postgres
+
+            await drop_in_postgres(url, tables)
+
+
 def sqlite_path(url: str) -> Path:
     """The file a SQLite URL names: three slashes for a relative path, four for an absolute one, as SQLAlchemy has it.
 

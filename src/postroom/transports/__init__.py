@@ -11,6 +11,7 @@ from postroom.urls import redact, split_scheme
 SOURCE_DEFAULT = "postroom"
 SCHEMES = {
     "memory": "memory://",
+    "null": "null://",
     "local": "local://shop.mail:send",
     "http": "http://localhost:8080/hooks",
     "https": "https://shop.example/hooks",
@@ -21,6 +22,7 @@ SCHEMES = {
 _OF_HTTP = frozenset({"source", "secrets", "public_only", "concurrency"})
 HONOURED = {
     "memory": frozenset[str](),
+    "null": frozenset[str](),
     "local": frozenset({"concurrency"}),
     "http": _OF_HTTP,
     "https": _OF_HTTP,
@@ -61,6 +63,12 @@ def _memory(url: str, options: TransportOptions) -> Publisher:  # noqa: ARG001 -
     return MemoryPublisher(MemoryBroker())
 
 
+def _null(url: str, options: TransportOptions) -> Publisher:  # noqa: ARG001 - there is nothing in it
+    from postroom.transports.null import NullPublisher
+
+    return NullPublisher()
+
+
 def _local(url: str, options: TransportOptions) -> Publisher:
     from postroom.transports.local import CONCURRENCY_DEFAULT, LocalPublisher, load
 
@@ -89,6 +97,7 @@ def _kafka(url: str, options: TransportOptions) -> Publisher:
 # A new transport: its opener here, and its scheme in SCHEMES, HONOURED and _OPENERS.
 _OPENERS: dict[str, Callable[[str, TransportOptions], Publisher]] = {
     "memory": _memory,
+    "null": _null,
     "local": _local,
     "http": _http,
     "https": _http,

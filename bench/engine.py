@@ -1,0 +1,80 @@
+"""Ours: the relay as a user runs it, in a process of its own, timed by its own events."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from bench.publishers import publisher_for
+from postroom.clock import monotonic
+from postroom.config import RelayConfig, TableNames
+from postroom.events import Claimed, Event, Listeners, Settled
+from postroom.relay import Relay, Route
+from postroom.stores import open_store
+
+BATCH, CONCURRENCY = 1_024, 2
+"""The best of a few tried for draining a backlog; what `postroom relay` does by default is meant for webhooks."""
+PATIENCE_SECONDS = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What to drain, where to, and when it is done."""
+
+    store: str
+    to: str
+    """A transport's URL, or the name of one of `bench.publishers`."""
+    published: int
+    """Done when so many are settled as published."""
+    table: str = "outbox"
+    batch: int = BATCH
+    concurrency: int = CONCURRENCY
+
+
+@dataclass(slots=True)
+class Stopwatch:
+    """Runs from the relay's first claim that found something until enough is settled."""
+
+    wanted: int
+    done: Callable[[], None] = lambda: None
+    seen: int = 0
+    begin: float = field(default=float("inf"))
+    end: float = 0.0
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case Claimed():
+                self.begin = min(self.begin, monotonic() - event.seconds)
+            case Settled():
+                self.seen += event.published
+                if self.seen >= self.wanted and not self.end:
+                    self.end = monotonic()
+                    self.done()
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.begin
+
+
+def drain(work: Work) -> float:
+    """Drain it; the seconds from the first claim to the last commit that was needed."""
+    logging.disable(logging.WARNING)  # that null:// throws messages away is what we are here for
+    return asyncio.run(_drain(work))
+
+
+async def _drain(work: Work) -> float:
+    config = RelayConfig(batch=work.batch, concurrency=work.concurrency, send_timeout=timedelta(seconds=30))
+    tables = TableNames(prefix=work.table)
+    watch = Stopwatch(work.published)
+    listeners = Listeners()
+    listeners.add(watch)
+    async with open_store(work.store, tables=tables) as store, open_store(work.store, tables=tables) as heartbeat:
+        route = Route(to=publisher_for(work.to), retry=config.retry)
+        relay = Relay(store, [route], config=config, heartbeat=heartbeat, listeners=listeners)
+        watch.done = relay.stop
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await relay.run()
+    return watch.seconds

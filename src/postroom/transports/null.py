@@ -1,0 +1,30 @@
+"""A broker that is none: `null://` confirms every message and throws it away. For measuring everything but the broker."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import timedelta
+
+from postroom.transport import Envelope, Outcome, Sent, TransportCapabilities
+
+log = logging.getLogger(__name__)
+SENT = Sent()
+
+
+class NullPublisher:
+    """See `postroom.transport` for what each method promises. Here nobody receives anything: `Sent` is said, not meant."""
+
+    @property
+    def capabilities(self) -> TransportCapabilities:
+        # Ordered, as nothing arrives out of order; not durable, as nothing arrives.
+        return TransportCapabilities(name="null", durable=False, ordered=True, batches=True)
+
+    async def open(self) -> None:
+        log.warning("null:// throws messages away: they will be marked as published, and nobody will have got them.")
+
+    async def publish(self, batch: Sequence[Envelope], *, timeout: timedelta) -> Sequence[Outcome]:  # noqa: ARG002 - it never waits
+        return [SENT] * len(batch)
+
+    async def close(self) -> None:
+        return None
