@@ -1,6 +1,7 @@
 """The bare loop, from SQLite to nowhere: fetch a batch, settle it by id. One connection, as there is one writer anyway.
 
-As durable as the relay is (WAL, synchronous=FULL), on Postroom's own table; larger batches, so fewer syncs, gain little.
+As durable as the relay is (WAL, synchronous=FULL), on Postroom's own table. Of batches of 500, 2,000 and 10,000,
+three rounds each, 2,000 had the highest median.
 """
 
 from __future__ import annotations
