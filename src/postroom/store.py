@@ -148,12 +148,8 @@ class Settlement:
     claim: Claim
     verdicts: Mapping[int, Verdict]
     """By seq; those of other claims may be among them."""
-
-    @property
-    def is_published(self) -> bool:
-        """Was every message of it confirmed? Then there is nothing to look at one by one."""
-        verdicts = self.verdicts
-        return all(type(verdicts.get(claimed[0])) is Published for claimed in self.claim.messages)
+    is_published: bool = False
+    """Every message of it was confirmed: there is nothing to look at one by one. Only whoever settles can say so cheaply."""
 
     @property
     def own_verdicts(self) -> dict[int, Verdict]:

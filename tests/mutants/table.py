@@ -30,7 +30,7 @@ class Mutant:
 
 NO_RECONCILE = Change(
     "relay.py",
-    "dropped = await within(self._patience, self._store.reconcile(self.owner, lanes, held=self._holding_ids))",
+    "dropped = await within(self._patience, self._store.reconcile(self.owner, part, held=()))",
     "dropped = 0",
 )
 NO_EXPIRY = Change("holdings.py", "if held.deadline <= now]", "if held.deadline <= now and False]")
@@ -77,11 +77,11 @@ MUTANTS = [
         "R8",
         "who_only_waits_for_its_turn_is_not_lost_with_the_poison",
         (
-            Change("relay.py", "await self._close(others, {})", "pass"),
+            Change("relay.py", "self._alone = [others.pop(0)]", "self._alone, others = others, []"),
             Change(
                 "relay.py",
-                "        await self._carry([claim])",
-                "        for each in (claim, *others):\n            await self._carry([each])",
+                "        await self._carry(claims)\n\n    async def _carry(",
+                "        for each in claims:\n            await self._carry([each])\n\n    async def _carry(",
             ),
         ),
     ),
@@ -211,8 +211,8 @@ MUTANTS = [
         (
             Change(
                 "gates.py",
-                'late = Failed("TIMEOUT", "the transport did not answer in time", unknown=True)',
-                "late = Sent()",
+                'return [Failed("TIMEOUT", "the transport did not answer in time", unknown=True)] * len(envelopes)',
+                "return [Sent()] * len(envelopes)",
             ),
         ),
     ),
@@ -293,8 +293,8 @@ MUTANTS = [
         (
             Change(
                 "relay.py",
-                "await asyncio.gather(*self._carrying, beating, watching, return_exceptions=True)",
-                "[task.cancel() for task in self._carrying]; await asyncio.gather(beating, return_exceptions=True)",
+                "await asyncio.gather(*self._trips, beating, watching, return_exceptions=True)",
+                "[task.cancel() for task in self._trips]; await asyncio.gather(beating, return_exceptions=True)",
             ),
         ),
     ),

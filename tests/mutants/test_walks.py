@@ -55,7 +55,7 @@ def test_a_relay_without_a_rule_stumbles_on_a_random_walk(rule: str) -> None:
 
     for mutant in (mutant for mutant in MUTANTS if mutant.rule == rule):
         with changed(mutant.changes) as relay:
-            if any(stumbles(seed, relay) for seed in range(3)):
+            if any(stumbles(seed, relay) for seed in range(WALKS)):
                 return
     pytest.fail(f"no relay without {rule} stumbled")
 

@@ -294,7 +294,7 @@ async def test_no_round_of_a_batch_begins_in_a_lane_that_ran_out_meanwhile(store
     )
     running = asyncio.create_task(relay.run())
     async with asyncio.timeout(10):
-        while not x.arrived() or relay._carrying:
+        while not x.arrived() or relay._trips:
             await asyncio.sleep(0.005)
     relay.stop()
     await running

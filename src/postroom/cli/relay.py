@@ -25,6 +25,7 @@ from postroom.events import Listeners
 from postroom.ops.health import Health, Readiness
 from postroom.ops.health_port import HealthPort
 from postroom.relay import Relay, routes_from
+from postroom.relay.process import settle_in
 from postroom.store import OPEN, Counts, Store
 from postroom.stores import open_store
 from postroom.urls import HostPort, redact
@@ -84,6 +85,7 @@ def relay(session: Session, drain: bool, owner: str | None) -> None:
     failpoints.arm(os.environ.get("POSTROOM_FAILPOINT"))
     # A handler that stands in the folder where the command is run is what people mean by local://module:object.
     sys.path.insert(0, "")
+    settle_in()
     left = asyncio.run(_relay(session, drain=drain, owner=owner))
     if left is not None:
         sys.exit(_judged(left))

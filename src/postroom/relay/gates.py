@@ -110,7 +110,8 @@ class Gate:
             self._backoff.reset()
             self._shut_until = 0.0
         if self._listeners and Sent in kinds:
-            count = sum(type(outcome) is Sent for outcome in outcomes)
+            all_sent = len(kinds) == 1
+            count = len(outcomes) if all_sent else sum(type(outcome) is Sent for outcome in outcomes)
             self._listeners(Published(route=self._name, count=count, seconds=monotonic() - begin))
 
     def _shut(self, away: Unavailable) -> None:
@@ -144,9 +145,9 @@ class Gates:
     def of(self, route: Route) -> Gate:
         return self._by_route[id(route)]
 
-    def shut(self, now: float) -> bool:
-        """May nothing pass at all? Then there is no use in claiming."""
-        return all(gate.shut_for(now) for gate in self._gates)
+    def shut_for(self, now: float) -> float:
+        """How many seconds nothing may pass at all, so that there is no use in claiming; 0: something may."""
+        return min(gate.shut_for(now) for gate in self._gates)
 
     def away(self) -> bool:
         """Was every broker away when it was last asked? Then a single message is enough to ask again."""

@@ -88,6 +88,11 @@ class Holdings:
             mine[lane].turn = self._turns
         return {lane: lanes[lane] for lane in part}
 
+    def reserve(self, part: Mapping[int, int]) -> None:
+        """A claim from these lanes is asked for: no other may be, until it is answered (R11)."""
+        for lane in part:
+            self._held[lane].busy = True
+
     def claimed(self, part: Mapping[int, int], counts: Mapping[int, int], most: int) -> None:
         """What a claim found: so many messages in each of these lanes, *most* in one being all that it looks for."""
         for lane, epoch in part.items():

@@ -27,6 +27,8 @@ from postroom.relay.verdict import lost_with_its_relay
 from postroom.relay.wakeup import Backoff, watch
 from postroom.store import OPEN, Claim, RelayInfo, Store, Verdict, per_lane
 
+CLAIMS_AT_ONCE = 2
+"""How many claims, of different lanes, are asked for at once while messages flow."""
 PROBE = 1
 """How many messages are claimed to ask whether the brokers are back."""
 
@@ -78,8 +80,10 @@ class Relay:
         self._idle = Backoff(first=0.002, most=self.config.poll.total_seconds())
         self._stopping = asyncio.Event()
         self._changed = asyncio.Event()
-        self._carrying: set[asyncio.Task[None]] = set()
-        self._holding_ids: set[int] = set()
+        self._trips: set[asyncio.Task[None]] = set()
+        self._claiming = 0
+        self._resting_until = 0.0
+        self._alone: list[Claim] = []
         self._broken: BaseException | None = None
 
     def stop(self) -> None:
@@ -112,7 +116,8 @@ class Relay:
         finally:
             self.stop()
             watching.cancel()
-            await asyncio.gather(*self._carrying, beating, watching, return_exceptions=True)
+            await asyncio.gather(*self._trips, beating, watching, return_exceptions=True)
+            await self._close(self._alone, {})
             with suppress(StoreError):
                 await self._heartbeat.leave()
             await self._gates.close()
@@ -120,71 +125,101 @@ class Relay:
             raise self._broken
 
     async def _pump(self, *, drain: bool) -> None:
-        """Claim as long as there is something and room for it; else wait for whatever changes that."""
+        """Start a trip whenever there may be something and there is room; else wait for whatever changes that."""
         while not self._stopping.is_set():
             self._changed.clear()
             with suppress(StoreUnavailable):
-                if await self._claim_some():
-                    self._idle.reset()
+                if self._alone:
+                    await self._carry_alone()
+                elif await self._start_trip():
                     continue
-                if drain and not self._carrying and await self._is_drained():
+                elif drain and not self._trips and await self._is_drained():
                     return
-            await self._wait(self._idle.next())
+            await self._wait()
 
     def _woken(self) -> None:
         """Something was committed, or a relay came or went: look at once, from short waits on."""
         # What the store tells of need not be asked for so often.
         self._idle.most = 2 * self.config.poll.total_seconds()
         self._idle.shorten()
+        self._resting_until = 0.0
         self._changed.set()
         self._heartbeat.nudge()
 
     def _unwatched(self) -> None:
         self._idle.most = self.config.poll.total_seconds()
 
-    async def _claim_some(self) -> bool:
-        """One claim, if there is room and a lane to claim from; whether anything came.
+    async def _start_trip(self) -> bool:
+        """Send a task to claim and carry, if there is room, a lane to claim from, and a broker that may be asked.
 
         After an empty look the next one is a peek: an idle relay should cost next to nothing."""
-        lanes = self._holdings.idle(monotonic(), self._send_seconds)
-        room = self.config.concurrency - len(self._carrying)
-        if not lanes or room < 1 or self._gates.shut(monotonic()):
+        now = monotonic()
+        lanes = self._holdings.idle(now, self._send_seconds)
+        room = self.config.concurrency - len(self._trips)
+        if not lanes or room < 1 or self._claiming >= self._claims_at_once:
+            return False
+        if now < self._resting_until or self._gates.shut_for(now):
             return False
         if self._idle.waited and not await within(self._patience, self._store.peek(lanes)):
+            self._rest()
             return False
-        begin = monotonic()
         limit = PROBE if self._gates.away() else self.config.batch
-        # Two claims never share a lane: leave some for the other batches.
+        # Two claims never share a lane: leave some for the other trips.
         part = self._holdings.part_of(lanes, room)
         if not part:
             return False
-        claims = await within(self._patience, self._store.claim(self.owner, part, limit=limit))
-        counts = {claim.lane: len(claim.messages) for claim in claims}
-        self._holdings.claimed(part, counts, per_lane(limit, len(part)))
-        if not claims:
-            return await self._reconcile(lanes)
-        reach("after-claim")
-        self._listeners(Claimed(count=sum(counts.values()), lanes=len(claims), seconds=monotonic() - begin))
-        self._holding_ids.update(claim.id for claim in claims)
-        together = [claim for claim in claims if not claim.solo]
-        if together:
-            self._spawn(together)
-        if alone := [claim for claim in claims if claim.solo]:
-            await self._carry_alone(*alone)
+        self._holdings.reserve(part)
+        self._claiming += 1
+        task = asyncio.create_task(self._trip(part, limit))
+        self._trips.add(task)
+        task.add_done_callback(self._done)
         return True
 
-    async def _reconcile(self, lanes: dict[int, int]) -> bool:
-        """Drop claims of mine whose answer never reached me (R22): nobody would settle them."""
-        dropped = await within(self._patience, self._store.reconcile(self.owner, lanes, held=self._holding_ids))
+    @property
+    def _claims_at_once(self) -> int:
+        """Two while messages flow, so that the database is not waited for; one to look whether there are any."""
+        return 1 if self._idle.waited else CLAIMS_AT_ONCE
+
+    async def _trip(self, part: dict[int, int], limit: int) -> None:
+        """Claim from these lanes, which are reserved for this trip, and carry what was found."""
+        claims: Sequence[Claim] = []
+        try:
+            claims = await self._claim(part, limit)
+        except StoreUnavailable:
+            self._rest()
+        finally:
+            self._claiming -= 1
+            self._changed.set()
+        together = [claim for claim in claims if not claim.solo]
+        if alone := [claim for claim in claims if claim.solo]:
+            await self._keep_one(alone)
+        if together:
+            await self._carry(together)
+
+    async def _claim(self, part: dict[int, int], limit: int) -> Sequence[Claim]:
+        begin = monotonic()
+        counts: dict[int, int] = {}
+        try:
+            claims = await within(self._patience, self._store.claim(self.owner, part, limit=limit))
+            counts = {claim.lane: len(claim.messages) for claim in claims}
+            # A claim whose answer never reached me is in the way of this one; nobody would settle it (R22).
+            if claims or await self._reconcile(part):
+                self._idle.reset()
+            else:
+                self._rest()
+        finally:
+            self._holdings.claimed(part, counts, per_lane(limit, len(part)))
+        if claims:
+            reach("after-claim")
+            self._listeners(Claimed(count=sum(counts.values()), lanes=len(claims), seconds=monotonic() - begin))
+        return claims
+
+    async def _reconcile(self, part: dict[int, int]) -> bool:
+        dropped = await within(self._patience, self._store.reconcile(self.owner, part, held=()))
         return dropped > 0
 
-    def _spawn(self, claims: Sequence[Claim]) -> None:
-        task = asyncio.create_task(self._carry(claims))
-        self._carrying.add(task)
-        task.add_done_callback(self._done)
-
     def _done(self, task: asyncio.Task[None]) -> None:
-        self._carrying.discard(task)
+        self._trips.discard(task)
         self._changed.set()
         self._end_if_broken(task)
 
@@ -194,12 +229,21 @@ class Relay:
             self._broken = self._broken or error
             self.stop()
 
-    async def _carry_alone(self, claim: Claim, *others: Claim) -> None:
-        """Nothing else is in flight in this process meanwhile, nor even claimed: this message may be what kills it (R8)."""
+    async def _keep_one(self, alone: Sequence[Claim]) -> None:
+        """Of messages that must travel alone, keep one, whose turn comes when nothing else is on its way; hand the others
+        back untouched: whoever waits in flight is lost with the one that kills the process (R8)."""
+        others = list(alone)
+        if not self._alone:
+            self._alone = [others.pop(0)]
         if others:
             await self._close(others, {})
-        await asyncio.gather(*self._carrying)
-        await self._carry([claim])
+
+    async def _carry_alone(self) -> None:
+        """Nothing else is in flight in this process meanwhile: this message may be what kills it (R8)."""
+        if self._trips:
+            await asyncio.wait(self._trips)
+        claims, self._alone = self._alone, []
+        await self._carry(claims)
 
     async def _carry(self, claims: Sequence[Claim]) -> None:
         """Send and settle one batch. No transaction is open while anything is sent."""
@@ -213,7 +257,6 @@ class Relay:
         if lost:
             self._holdings.drop(lost)
             self._listeners(LanesLost(owner=self.owner, lanes=tuple(lost)))
-        self._holding_ids.difference_update(claim.id for claim in claims)
         self._holdings.settled({claim.lane: claim.epoch for claim in claims})
         if self._holdings.is_leaving:
             self._heartbeat.nudge()
@@ -229,9 +272,16 @@ class Relay:
         waiting = sum(counts.by_status.get(status, 0) for status in OPEN)
         return waiting == counts.parked
 
-    async def _wait(self, seconds: float) -> None:
+    def _rest(self) -> None:
+        """There was nothing, or nobody answered: look again after a while, a longer one each time."""
+        self._resting_until = monotonic() + self._idle.next()
+
+    async def _wait(self) -> None:
+        """Until something changes; or until it is time to look again."""
+        now = monotonic()
+        rest = max(self._resting_until - now, self._gates.shut_for(now), 0) or self.config.poll.total_seconds()
         with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(rest):
                 await self._changed.wait()
 
 

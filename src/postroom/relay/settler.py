@@ -32,7 +32,8 @@ class Settler:
         """Record the verdicts, repeating while the answer does not come and a lane of it is still mine (R21); which
         lanes turned out to be lost."""
         begin = monotonic()
-        settlements = [Settlement(claim, verdicts) for claim in claims]
+        whole = all_published(claims, verdicts)
+        settlements = [Settlement(claim, verdicts, whole) for claim in claims]
         while any(map(is_mine, claims)):
             try:
                 answers = await within(self._patience, self._store.settle(settlements))
@@ -41,19 +42,23 @@ class Settler:
                 continue
             reach("after-settle")
             if self._listeners:
-                self._tell([claim for claim in claims if answers[claim.id] != "lost"], verdicts, monotonic() - begin)
+                self._tell([each for each in settlements if answers[each.claim.id] != "lost"], monotonic() - begin)
             return [claim.lane for claim in claims if answers[claim.id] == "lost"]
         return []
 
-    def _tell(self, claims: Sequence[Claim], verdicts: Mapping[int, Verdict], seconds: float) -> None:
+    def _tell(self, settlements: Sequence[Settlement], seconds: float) -> None:
         """One event for each message that went wrong, and one for the batch."""
         numbers: Counter[type] = Counter()
-        for claimed in (claimed for claim in claims for claimed in claim.messages):
-            verdict = verdicts.get(claimed.seq)
-            waits_unspent = isinstance(verdict, Retry) and not verdict.spent
-            numbers[Unsent if waits_unspent else type(verdict)] += 1
-            if not isinstance(verdict, Published | Unsent | None):
-                self._listeners(_event(claimed, verdict))
+        for settlement in settlements:
+            if settlement.is_published:
+                numbers[Published] += len(settlement.claim.messages)
+                continue
+            for claimed in settlement.claim.messages:
+                verdict = settlement.verdicts.get(claimed.seq)
+                waits_unspent = isinstance(verdict, Retry) and not verdict.spent
+                numbers[Unsent if waits_unspent else type(verdict)] += 1
+                if not isinstance(verdict, Published | Unsent | None):
+                    self._listeners(_event(claimed, verdict))
         self._listeners(
             events.Settled(
                 published=numbers[Published],
@@ -63,6 +68,13 @@ class Settler:
                 seconds=seconds,
             )
         )
+
+
+def all_published(claims: Sequence[Claim], verdicts: Mapping[int, Verdict]) -> bool:
+    """Was every message of the batch confirmed?"""
+    return len(verdicts) == sum(len(claim.messages) for claim in claims) and set(map(type, verdicts.values())) == {
+        Published
+    }
 
 
 def _event(claimed: Claimed, verdict: Retry | Buried | Expired) -> events.Event:

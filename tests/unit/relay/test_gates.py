@@ -58,7 +58,7 @@ async def test_a_broker_that_is_away_shuts_its_gate_longer_each_time_and_any_ans
     first = gate.shut_for(monotonic())
     await gate.publish(BATCH, SECOND)
     assert 0 < first < gate.shut_for(monotonic())
-    assert all_gates.shut(monotonic())
+    assert all_gates.shut_for(monotonic())
     assert all_gates.away()
     await gate.publish(BATCH, SECOND)
     assert not all_gates.away()
@@ -96,7 +96,7 @@ async def test_one_gate_shut_leaves_the_other_open() -> None:
     await all_gates.of(away).publish(BATCH, SECOND)
     assert all_gates.of(away).shut_for(monotonic())
     assert not all_gates.of(there).shut_for(monotonic())
-    assert not all_gates.shut(monotonic())
+    assert not all_gates.shut_for(monotonic())
 
 
 async def test_two_routes_to_one_broker_share_its_gate() -> None:

@@ -17,6 +17,9 @@ from postroom.stores.postgres.verdicts import Verdicts
 WALK_MAX = 16_384
 """How far one look goes along a line that is full of messages that have to wait."""
 
+_new = tuple.__new__
+"""Makes a named tuple without its own __new__, which is Python and takes three times as long."""
+
 
 class Flow:
     """Each method runs inside the transaction it is given."""
@@ -134,7 +137,7 @@ def _claims(owner: str, rows: Sequence[tuple[Any, ...]]) -> list[Claim]:
         return []
     for row in rows:
         claim_id = row[2]
-        claimed = Claimed(row[7], row[8], row[9], message_of(row[10:]))
+        claimed = _new(Claimed, (row[7], row[8], row[9], message_of(row[10:])))
         heads.setdefault(claim_id, row)
         messages[claim_id].append(claimed)
         if row[6] and claimed.message.key is not None:

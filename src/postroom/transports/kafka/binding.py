@@ -17,7 +17,8 @@ _UTC_LENGTH = len("2026-11-15T09:30:00.250000+00:00")
 def headers_of(message: Message, source: tuple[str, str]) -> Headers:
     """Every header of the record. *source* is the pair ("ce_source", …), made once.
 
-    The same attributes as `postroom.message.cloudevent`, which a test compares."""
+    The same attributes as `postroom.message.cloudevent`, which a test compares; but for the partition key, which is the
+    key of the record."""
     headers: Headers = [
         _VERSION,
         ("ce_id", str(message.id)),
@@ -29,7 +30,6 @@ def headers_of(message: Message, source: tuple[str, str]) -> Headers:
     add = headers.append
     if (key := message.key) is not None:
         add(("ce_subject", key))
-        add(("ce_partitionkey", key))
     if (value := message.aggregate) is not None:
         add(("ce_aggregate", value))
     if (value := message.correlation_id) is not None:
