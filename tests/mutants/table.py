@@ -30,8 +30,8 @@ class Mutant:
 
 NO_RECONCILE = Change(
     "relay.py",
-    "dropped = await within(self._patience, self._store.reconcile(self.owner, part, held=()))",
-    "dropped = 0",
+    "await within(self._patience, self._store.reconcile(self.owner, doubtful, held=()))",
+    "pass",
 )
 NO_EXPIRY = Change("holdings.py", "if held.deadline <= now]", "if held.deadline <= now and False]")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from postroom.config import RelayConfig
-from postroom.errors import ConfigError, StoreError
+from postroom.errors import ConfigError, StoreError, StoreUnavailable
 from postroom.events import Event, Listeners, RoutePaused
 from postroom.message import Message
 from postroom.relay import Drained, Relay, Route
@@ -383,6 +383,41 @@ async def test_a_database_that_does_not_answer_is_not_waited_for_longer_than_the
         dead=0, parked=0
     )
     assert {record.attempts for record in await store.find(Query())} == {1}
+
+
+async def test_a_claim_whose_answer_was_lost_is_found_though_other_lanes_flow_all_the_time() -> None:
+    """R22. Whoever looks for it only when nothing else is claimed never finds it while there is always something."""
+
+    class Forgetful(MemoryStore):
+        forgets = True
+
+        async def claim(
+            self, owner: str, lanes: Mapping[int, int], *, limit: int, now: datetime | None = None
+        ) -> Sequence[Claim]:
+            claims = await super().claim(owner, lanes, limit=limit, now=now)
+            if claims and self.forgets:
+                self.forgets = False
+                await self.put([Message("order.paid", key="b", data="more")])
+                raise StoreUnavailable("carried out, and the answer was lost")
+            return claims
+
+    store = Forgetful()
+    await store.put([Message("order.paid", key="a", data="forgotten")])
+
+    class Feeding(Scripted):
+        async def publish(self, batch: Sequence[Envelope], *, timeout: timedelta) -> Sequence[Outcome]:
+            await store.put([Message("order.paid", key="b", data="more")])
+            return await super().publish(batch, timeout=timeout)
+
+    publisher = Feeding(lambda *_: None)
+    relay = Relay(store, [Route(to=publisher)], config=replace(CONFIG, concurrency=1))
+    running = asyncio.create_task(relay.run())
+    async with asyncio.timeout(20):
+        while "forgotten" not in publisher.arrived() and len(publisher.arrived()) < 1_000:
+            await asyncio.sleep(0.001)
+    relay.stop()
+    await running
+    assert "forgotten" in publisher.arrived()
 
 
 async def test_a_joining_relay_gets_its_share_long_before_a_beat_is_due(store: Store) -> None:

@@ -84,6 +84,8 @@ class Relay:
         self._claiming = 0
         self._resting_until = 0.0
         self._alone: list[Claim] = []
+        self._doubtful: set[int] = set()
+        """Lanes of which a claim was asked for, and no answer came."""
         self._broken: BaseException | None = None
 
     def stop(self) -> None:
@@ -200,23 +202,28 @@ class Relay:
         begin = monotonic()
         counts: dict[int, int] = {}
         try:
+            await self._reconcile(part)
             claims = await within(self._patience, self._store.claim(self.owner, part, limit=limit))
             counts = {claim.lane: len(claim.messages) for claim in claims}
-            # A claim whose answer never reached me is in the way of this one; nobody would settle it (R22).
-            if claims or await self._reconcile(part):
-                self._idle.reset()
-            else:
-                self._rest()
+        except StoreUnavailable:
+            self._doubtful |= part.keys()
+            raise
         finally:
             self._holdings.claimed(part, counts, per_lane(limit, len(part)))
-        if claims:
-            reach("after-claim")
-            self._listeners(Claimed(count=sum(counts.values()), lanes=len(claims), seconds=monotonic() - begin))
+        if not claims:
+            self._rest()
+            return []
+        self._idle.reset()
+        reach("after-claim")
+        self._listeners(Claimed(count=sum(counts.values()), lanes=len(claims), seconds=monotonic() - begin))
         return claims
 
-    async def _reconcile(self, part: dict[int, int]) -> bool:
-        dropped = await within(self._patience, self._store.reconcile(self.owner, part, held=()))
-        return dropped > 0
+    async def _reconcile(self, part: dict[int, int]) -> None:
+        """Drop claims of mine whose answer never reached me (R22): nobody would settle them, and their lanes would stand
+        still. These lanes are reserved for this trip, so nothing of theirs is held."""
+        if doubtful := {lane: epoch for lane, epoch in part.items() if lane in self._doubtful}:
+            await within(self._patience, self._store.reconcile(self.owner, doubtful, held=()))
+            self._doubtful -= doubtful.keys()
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._trips.discard(task)

@@ -138,7 +138,9 @@ async def a_day_of_a_relay(url: str, mode: str) -> dict[str, list[Plan]]:
             for number, claim in enumerate(claims)
             for place, one in enumerate(claim.messages)
         }
-        await store.settle([Settlement(claim, verdicts) for claim in claims])
+        await store.settle(
+            [Settlement(claim, verdicts, is_published=number >= 24) for number, claim in enumerate(claims)]
+        )
         claims = await store.claim(owner, lanes, limit=LIMIT)
         await store.settle([Settlement(claim, {}) for claim in claims])
         assert await store.release(owner, lanes) == set(lanes)

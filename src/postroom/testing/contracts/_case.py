@@ -83,8 +83,10 @@ class Relay:
 
     async def settle(self, claims: Sequence[Claim], verdict: Verdict | None = None, *, now: datetime = NOON) -> Settled:
         """Settle all of it the same way; the answer that all of them got."""
+        given = verdict or Published()
         settlements = [
-            Settlement(claim, {claimed.seq: verdict or Published() for claimed in claim.messages}) for claim in claims
+            Settlement(claim, {claimed.seq: given for claimed in claim.messages}, isinstance(given, Published))
+            for claim in claims
         ]
         answers = set((await self.store.settle(settlements, now=now)).values())
         assert len(answers) == 1, f"expected one answer for all claims, got {answers}"
