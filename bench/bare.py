@@ -5,8 +5,9 @@ order after a failure, no headers; whatever goes wrong ends it. It works on Post
 same rows under the same indexes and the ratio shows what the relay adds; and, for information, on a table with only
 what the loop needs.
 
-Three things happen at once: the next batch is fetched, this one is confirmed, the last two are settled. It goes on
-behind the last seq it saw, which is the cheapest look-up there is, and loses whatever commits late.
+One thing after the other: fetch, hand over, settle. For information there is also one that does all three at once: the
+next batch is fetched while this one is confirmed and the last two are settled. Both go on behind the last seq they saw,
+which is the cheapest look-up there is, and lose whatever commits late.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ CHECKPOINT
 """
 
 
-def to_null(url: str, table: str = "outbox") -> float:
+def to_null(url: str, table: str = "outbox", *, at_once: bool = False) -> float:
     """Drain to nowhere; the seconds from the first fetch to the last commit."""
-    return asyncio.run(_drain(url, table, _nowhere))
+    return asyncio.run((_drain_at_once if at_once else _drain)(url, table, _nowhere))
 
 
-def to_kafka(url: str, bootstrap: str, topic: str, table: str = "outbox") -> float:
+def to_kafka(url: str, bootstrap: str, topic: str, table: str = "outbox", *, at_once: bool = False) -> float:
     """Drain to Kafka, confirmed by all replicas; the seconds from the first fetch to the last commit."""
-    return asyncio.run(_drain(url, table, _kafka(bootstrap, topic)))
+    return asyncio.run((_drain_at_once if at_once else _drain)(url, table, _kafka(bootstrap, topic)))
 
 
 async def _nowhere(_: Rows) -> None:
@@ -87,10 +88,30 @@ def _kafka(bootstrap: str, topic: str) -> Send:
     return send
 
 
+def _statements(table: str) -> tuple[str, str]:
+    return (
+        f"SELECT seq, key, payload FROM {table} WHERE settled_at IS NULL AND seq > $1 ORDER BY seq LIMIT $2",
+        f"UPDATE {table} SET outcome = 'published', settled_at = clock_timestamp() WHERE seq = ANY($1)",
+    )
+
+
 async def _drain(url: str, table: str, send: Send) -> float:
+    fetch, settle = _statements(table)
+    connection = await asyncpg.connect(url)
+    try:
+        begin, last = time.perf_counter(), 0
+        while rows := await connection.fetch(fetch, last, BATCH):
+            last = rows[-1][0]
+            await send(rows)
+            await connection.execute(settle, [row[0] for row in rows])
+        return time.perf_counter() - begin
+    finally:
+        await connection.close()
+
+
+async def _drain_at_once(url: str, table: str, send: Send) -> float:
+    fetch, settle = _statements(table)
     async with asyncpg.create_pool(url, min_size=1 + SETTLING_MAX, max_size=1 + SETTLING_MAX) as pool:
-        fetch = f"SELECT seq, key, payload FROM {table} WHERE settled_at IS NULL AND seq > $1 ORDER BY seq LIMIT $2"
-        settle = f"UPDATE {table} SET outcome = 'published', settled_at = clock_timestamp() WHERE seq = ANY($1)"
         settling: set[asyncio.Task[Any]] = set()
         begin = time.perf_counter()
         fetching = asyncio.create_task(pool.fetch(fetch, 0, BATCH))

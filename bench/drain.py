@@ -24,26 +24,29 @@ Drain = Callable[[Process], float]
 
 
 def run(*, quick: bool) -> Iterator[Row]:
-    """PostgreSQL to Kafka; then, for information, to nowhere, with the loop on our table and on one of its own; SQLite."""
+    """PostgreSQL to Kafka. Then, for information: beside a loop that does all at once; to nowhere, with the loop on our table
+    and on one of its own; SQLite."""
     number, rounds = (2_000, 1) if quick else (100_000, 7)
     with shop(durable=not quick) as place:
         with kafka(quick=quick) as broker:
             yield _to_kafka(place, broker, number, rounds)
+            yield _to_kafka(place, broker, number, min(rounds, 3), at_once=True)
         yield _to_null(place, number, rounds)
         yield _to_null(place, number, min(rounds, 3), plain=True)
     with TemporaryDirectory(prefix="postroom-bench-") as folder:
         yield _sqlite(Path(folder) / "shop.db", number, min(rounds, 3))
 
 
-def _to_kafka(place: Shop, broker: Kafka, number: int, rounds: int) -> Row:
+def _to_kafka(place: Shop, broker: Kafka, number: int, rounds: int, *, at_once: bool = False) -> Row:
     what = f"drain {number:,} to Kafka ({place.server}; {broker.what})"
 
     def base(process: Process) -> float:
         backlog.fill(place.url, number)
-        seconds = process.call(bare.to_kafka, place.url, broker.bootstrap, TOPIC)
+        seconds = process.call(bare.to_kafka, place.url, broker.bootstrap, TOPIC, at_once=at_once)
         return _checked(seconds, backlog.published(place.url), number)
 
-    return _row(what, "bare loop", base, _relay(place, broker.url, number), number, rounds, target=TARGET)
+    name, target = ("bare loop, all at once", None) if at_once else ("bare loop", TARGET)
+    return _row(what, name, base, _relay(place, broker.url, number), number, rounds, target=target)
 
 
 def _to_null(place: Shop, number: int, rounds: int, *, plain: bool = False) -> Row:
