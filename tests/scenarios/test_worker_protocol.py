@@ -273,3 +273,18 @@ def test_bad_input_is_one_sentence(tmp_path: Path, arguments: list[str], sentenc
     assert done.returncode == code, done.stderr
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_what_a_relay_says_is_read_through_a_pipe_as_it_happens(desk: Desk) -> None:
+    relay = subprocess.Popen(
+        [*POSTROOM, "relay", "--to", desk._to, "--store", desk.url],
+        cwd=desk._folder,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert relay.stdout is not None
+        assert relay.stdout.readline().startswith("relay ")
+    finally:
+        relay.terminate()
+        relay.communicate(timeout=30)
