@@ -158,7 +158,7 @@ ONLY_POSTGRES = {"lock_mine", "lock_lanes", "still"}
 OTHER_PARAMETERS: dict[str, tuple[set[str], set[str]]] = {
     # One lane, one message or one claim at a time, against all at once.
     "let_go": ({"lane"}, {"lanes"}),
-    "renew": ({"lane", "epoch", "lease_until"}, {"lanes", "epochs", "lease", "now"}),
+    "renew": ({"lease_until"}, {"epochs", "lease", "now"}),
     "release": ({"lane", "epoch"}, {"lanes", "epochs"}),
     "reconcile": ({"lane", "epoch"}, {"lanes", "epochs"}),
     "fence": ({"id"}, {"ids", "whole", "now"}),

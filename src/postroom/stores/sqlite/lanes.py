@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -71,12 +72,9 @@ class Lanes:
     def renew(
         self, connection: sqlite3.Connection, owner: str, lanes: Mapping[int, int], lease: timedelta, now: datetime
     ) -> frozenset[int]:
-        until = microseconds(now + lease)
-        return frozenset(
-            lane
-            for lane, epoch in lanes.items()
-            if self._run(connection, "renew", lane=lane, owner=owner, epoch=epoch, lease_until=until).rowcount
-        )
+        until, held = microseconds(now + lease), json.dumps(dict(lanes))
+        rows = self._run(connection, "renew", lanes=held, owner=owner, lease_until=until).fetchall()
+        return frozenset(lane for (lane,) in rows)
 
     def release(self, connection: sqlite3.Connection, owner: str, lanes: Mapping[int, int]) -> frozenset[int]:
         return frozenset(

@@ -45,11 +45,14 @@ WHERE seq IN (SELECT value FROM json_each(:seqs))
 ORDER BY seq
 
 -- name: renew
+-- All of them at once: a relay does this for as long as it lives, and has nothing else to do when it is idle.
 UPDATE outbox_lane
 SET lease_until = :lease_until
-WHERE lane = :lane
+FROM json_each(:lanes) AS held
+WHERE lane = CAST(held.key AS INTEGER)
   AND owner = :owner  -- guard: owner
-  AND epoch = :epoch  -- guard: epoch
+  AND epoch = held.value  -- guard: epoch
+RETURNING lane
 
 -- name: release
 -- R24: only a lane with nothing in flight.
