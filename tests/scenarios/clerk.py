@@ -92,9 +92,7 @@ class Desk:
     def start(self, *options: str) -> subprocess.Popen[str]:
         arguments = ["relay", "--to", self._to, "--store", self.url, *QUICK, *options]
         with self.notes.open("a") as notes:
-            relay = subprocess.Popen(
-                [*POSTROOM, *arguments], cwd=self._folder, stdout=subprocess.DEVNULL, stderr=notes, text=True
-            )
+            relay = subprocess.Popen([*POSTROOM, *arguments], cwd=self._folder, stdout=notes, stderr=notes, text=True)
         self._started.append(relay)
         return relay
 
