@@ -87,6 +87,11 @@ class Line:
             self._delivered_at = monotonic()
         return False
 
+    @property
+    def is_empty(self) -> bool:
+        """Nothing is in it, and no answer waits to be handed out: all that went wrong has been told."""
+        return len(self._producer) == 0
+
     def _ask(self, topic: str | None, until: float) -> ClusterMetadata:
         try:
             # Never 0 or less, which librdkafka reads as "for ever".

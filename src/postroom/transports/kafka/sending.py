@@ -33,7 +33,8 @@ class Sending:
         self._topics = [envelope.topic or envelope.message.topic or topic for envelope in batch]
         self._wrong: dict[str | None, Outcome] = {None: answers.NO_TOPIC}
         """What is to be said of messages to these topics, without trying."""
-        self._reports: list[KafkaError | Sent | None] = [None] * len(batch)
+        self._reports: list[KafkaError | None] = [None] * len(batch)
+        """What went wrong with each; nothing is told of those that were delivered."""
         self._refused: set[int] = set()
         """In company, so perhaps for another's fault."""
         self._held_up: set[int] = set()
@@ -124,23 +125,22 @@ class Sending:
             return Rejected("INVALID_MESSAGE", f"it cannot be written as a record: {exc}")
         raise exc
 
-    def _told(self, place: int, error: KafkaError | None, report: Report) -> None:  # noqa: ARG002 - librdkafka's signature
-        # Nothing is called here: the first answers after a fatal error come while Python holds an exception. Nor is the
-        # report looked at: where exactly a message stands is of no use to the relay, and costs as much as its headers.
-        self._reports[place] = SENT if error is None else error
+    def _told(self, place: int, error: KafkaError, report: Report) -> None:  # noqa: ARG002 - librdkafka's signature
+        # Nothing is called here: the first answers after a fatal error come while Python holds an exception.
+        self._reports[place] = error
 
     def _finish(self, line: Line, places: Collection[int], produced: int) -> None:
         """Wait for the answers, and read them."""
         is_late = line.finish(self._until)
+        is_told = line.is_empty
         outcomes, reports, is_alone = self.outcomes, self._reports, len(places) == 1
         held_up: list[int] = []
         was_refused = False
         for place in places:
             error, reports[place] = reports[place], None
-            if error is SENT:
-                outcomes[place] = SENT
-                continue
-            if error is None or isinstance(error, Sent):
+            if error is None:
+                if is_told and outcomes[place] is answers.UNANSWERED:
+                    outcomes[place] = SENT
                 continue
             code = error.code()
             outcomes[place] = self._outcome_of(error, self._topics[place] or "")

@@ -39,6 +39,8 @@ OWN: dict[str, Any] = {
     "enable.gapless.guarantee": True,
     # Time is kept by the batch, which purges all of itself at once. Message by message, a later one could outlive an earlier.
     "message.timeout.ms": 0,
+    # What is not reported when nothing is left was delivered. A report for each costs more than sending it.
+    "delivery.report.only.error": True,
 }
 FREE: dict[str, Any] = {
     # The one that Java's clients use: a key lands in the same partition whoever writes.
