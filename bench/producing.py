@@ -13,7 +13,7 @@ import psycopg
 
 from postroom.message import Message
 from postroom.outbox import Outbox
-from postroom.stores import sqlite_path
+from postroom.stores import open_waker, sqlite_path
 
 PER_SECOND = 100
 KEYS = 5_000
@@ -56,14 +56,16 @@ def _seller(url: str) -> Iterator[Callable[[int], None]]:
         connection.execute("PRAGMA synchronous = FULL")
     else:
         connection = psycopg.connect(url, autocommit=True)
-    outbox = Outbox()
+    outbox, waker = Outbox(), open_waker(url)
 
     def sell(number: int) -> None:
         connection.execute("BEGIN IMMEDIATE" if isinstance(connection, sqlite3.Connection) else "BEGIN")
         outbox.put(connection, Message("order.paid", key=f"order-{number % KEYS}", data={"number": number}))
         connection.execute("COMMIT")
+        waker.wake()
 
     try:
         yield sell
     finally:
+        waker.close()
         connection.close()

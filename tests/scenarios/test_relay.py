@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -436,3 +437,32 @@ async def test_a_joining_relay_gets_its_share_long_before_a_beat_is_due(store: S
             await asyncio.sleep(0.01)
     relays[1].stop()
     await asyncio.gather(*running)
+
+
+async def test_a_lone_message_is_found_by_the_first_claim_whatever_its_lane(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A claim from some of the lanes alone would come back empty, again and again, and each time the wait gets longer."""
+    real, asked = store.claim, 0
+    needed: list[int] = []
+
+    async def counted(*args: Any, **kwargs: Any) -> Sequence[Claim]:
+        nonlocal asked
+        asked += 1
+        return await real(*args, **kwargs)
+
+    monkeypatch.setattr(store, "claim", counted)
+    publisher = Scripted(lambda *_: needed.append(asked))
+    relay = Relay(store, [Route(to=publisher)], config=CONFIG)
+    running = asyncio.create_task(relay.run())
+    async with asyncio.timeout(30):
+        for number in range(8):
+            while not relay._idle.waited or relay._trips or not len(relay._holdings):
+                await asyncio.sleep(0.01)
+            asked = 0
+            await store.put([Message("order.paid", key=f"lone-{number}", data=number)])
+            while len(needed) <= number:
+                await asyncio.sleep(0.001)
+    relay.stop()
+    await running
+    assert needed == [1] * 8

@@ -88,6 +88,11 @@ class Holdings:
             mine[lane].turn = self._turns
         return {lane: lanes[lane] for lane in part}
 
+    def still_mine(self, lanes: Mapping[int, int]) -> dict[int, int]:
+        """Of these lanes, those that are mine at that epoch, with nothing in flight."""
+        mine = {lane: self._held.get(lane) for lane in lanes}
+        return {lane: held.epoch for lane, held in mine.items() if held and held.epoch == lanes[lane] and not held.busy}
+
     def reserve(self, part: Mapping[int, int]) -> None:
         """A claim from these lanes is asked for: no other may be, until it is answered (R11)."""
         for lane in part:

@@ -166,8 +166,9 @@ class Relay:
             self._rest()
             return False
         limit = PROBE if self._gates.away() else self.config.batch
-        # Two claims never share a lane: leave some for the other trips.
-        part = self._holdings.part_of(lanes, room)
+        # Two claims never share a lane: leave some for the other trips. But where only little comes, it may be in any lane.
+        part = lanes if self._idle.waited else self._holdings.part_of(lanes, room)
+        part = self._holdings.still_mine(part)
         if not part:
             return False
         self._holdings.reserve(part)
