@@ -149,7 +149,10 @@ MUTANTS = [
         "two claims of one relay at once",
         "R11",
         "a_lane_is_claimed_once_at_a_time",
-        (Change("holdings.py", "if not held.busy and not held.leaving", "if not held.leaving"),),
+        (
+            Change("holdings.py", "if not held.busy and not held.leaving", "if not held.leaving"),
+            Change("holdings.py", "held.epoch == lanes[lane] and not held.busy}", "held.epoch == lanes[lane]}"),
+        ),
         store=ClaimsWhatIsInFlight,
     ),
     Mutant(
