@@ -1,7 +1,7 @@
 """Draining no-op work on one server: ours to null://, beside pgqueuer and faststream-outbox.
 
 Neither peer keeps order per key, and both delete what is done; ours keeps the order and the row. Each enqueues by its own
-API, 300 bytes a message, and runs with the setting that had the highest median here, three rounds each, as ours was chosen:
+API, 300 bytes a message, and runs with the setting that had the highest median here, three rounds each (ours: bench/engine.py):
 
 - pgqueuer: asyncpg, uvloop, batches of 1,000, of seven settings. All from batches of 100 on were within their spread; batches
   of 10 by five queue managers, the defaults of its own benchmark, gave half.
