@@ -390,11 +390,10 @@ class Waker:
 
 
 def per_lane(limit: int, lanes: int) -> int:
-    """How many messages one claim looks for in each lane: some more than its fair part, so that a busy lane makes up for
-    idle ones, without reading *limit* rows in every one of them.
+    """How many messages one claim looks for in each of so many lanes: its fair part, and some where that is next to
+    nothing. Whoever claims asks for lanes that are known to be full by themselves, so that idle ones leave no part unused.
 
-    >>> per_lane(1024, 16), per_lane(1024, 1), per_lane(3, 64)
-    (80, 1024, 2)
+    >>> per_lane(1024, 16), per_lane(1024, 1), per_lane(3, 64), per_lane(1, 64)
+    (64, 1024, 3, 1)
     """
-    part = -(-limit // max(lanes, 1))
-    return min(limit, part + max(1, part // 4))
+    return min(limit, max(-(-limit // max(lanes, 1)), 4))

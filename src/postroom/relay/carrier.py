@@ -56,7 +56,6 @@ class Carrier:
     def _sorted_out(self, claims: Iterable[Claim], verdicts: dict[int, Verdict]) -> list[Parcel]:
         """What is to be sent; what need not be has its verdict at once."""
         parcels: list[Parcel] = []
-        going: set[str | None] = set()
         stopped: set[str | None] = set()
         route_of = self._routes.route
         for claim in claims:
@@ -68,13 +67,13 @@ class Carrier:
                 route = route_of(message.type)
                 if route is not None and not claimed.expired and _is_whole(message.body, message.content_type):
                     parcels.append(_new(Parcel, (claim, claimed, route)))
-                    going.add(key)
                     continue
                 verdict = self._without_sending(claimed, route)
                 if key is not None and not isinstance(verdict, Expired):
                     stopped.add(key)
                     # Earlier ones of the key go out first; this one is judged when it is the head.
-                    verdict = UNSENT if key in going else verdict
+                    if any(parcel.claimed.message.key == key for parcel in parcels):
+                        verdict = UNSENT
                 verdicts[claimed.seq] = verdict
         return parcels
 

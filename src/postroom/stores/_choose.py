@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import takewhile
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from postroom.store import Lost, Retry, Verdict, per_lane
+
+One = TypeVar("One")
 
 
 class Seen(NamedTuple):
@@ -61,7 +63,7 @@ def alone(ready: Iterable[Seen]) -> list[Seen]:
     return list(takewhile(lambda seen: not seen.solo, line))
 
 
-def fair(lines: dict[int, Sequence[Seen]], limit: int) -> dict[int, list[Seen]]:
+def fair(lines: Mapping[int, Sequence[One]], limit: int) -> dict[int, list[One]]:
     """At most *limit* in all, the first of every lane before the second of any.
 
     >>> a, b = (Seen(seq, None, False, False, False, False) for seq in (1, 2))
@@ -70,7 +72,7 @@ def fair(lines: dict[int, Sequence[Seen]], limit: int) -> dict[int, list[Seen]]:
     """
     cap = per_lane(limit, len(lines))
     places = sorted((place, lane) for lane, line in lines.items() for place in range(min(len(line), cap)))
-    chosen: dict[int, list[Seen]] = {}
+    chosen: dict[int, list[One]] = {}
     for place, lane in places[:limit]:
         chosen.setdefault(lane, []).append(lines[lane][place])
     return dict(sorted(chosen.items()))

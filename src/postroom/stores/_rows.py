@@ -3,54 +3,58 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
-from uuid import NAMESPACE_OID, UUID, uuid5
+from uuid import UUID
 
-from postroom.codec import JSON
-from postroom.message import NO_HEADERS, Message
+from postroom.message import NO_HEADERS, Message, id_of
 
 _new, _set = object.__new__, object.__setattr__
 
 
-def message_of(columns: Sequence[Any]) -> Message:
-    """The message in these columns, byte for byte as it was written. Every statement selects them in this order."""
-    (
-        id_, type_, key, aggregate, topic, payload, body, content_type, headers,
-        correlation_id, causation_id, traceparent, idempotency_key, time, expires_at,
-    ) = columns  # fmt: skip
-    message = _new(Message)
+def message_of(
+    id_: Any,
+    type_: str,
+    key: str | None,
+    aggregate: str | None,
+    topic: str | None,
+    body: bytes | None,
+    content_type: str,
+    headers: str | None,
+    correlation_id: str | None,
+    causation_id: str | None,
+    traceparent: str | None,
+    idempotency_key: str | None,
+    time: Any,
+    expires_at: datetime | None,
+) -> Message:
+    """The message in these columns, byte for byte as it was written. Every statement selects them in this order; id and
+    time are both text, as they travel, or neither is."""
+    facts = {
+        "type": type_,
+        "key": key,
+        "body": body,
+        "content_type": content_type,
+        "id_text": id_,
+        "time_text": time,
+        "aggregate": aggregate,
+        "topic": topic,
+        "headers": NO_HEADERS if headers is None else headers_of(headers),
+        "correlation_id": correlation_id,
+        "causation_id": causation_id,
+        "traceparent": traceparent,
+        "idempotency_key": idempotency_key,
+        "not_before": None,
+        "expires_at": expires_at,
+    }
+    if not isinstance(time, str):
+        del facts["id_text"], facts["time_text"]
+        facts["id"], facts["time"] = id_ if isinstance(id_, UUID) else id_of(id_), time
     # Past __init__, which has nothing to check or to convert here: it would be half of what a claim costs.
-    _set(
-        message,
-        "__dict__",
-        {
-            "type": type_,
-            "key": key,
-            "body": body if payload is None else payload.encode() if isinstance(payload, str) else payload,
-            "content_type": content_type or JSON,
-            "id": id_ if isinstance(id_, UUID) else id_of(id_),
-            "time": time,
-            "aggregate": aggregate,
-            "topic": topic,
-            "headers": NO_HEADERS if headers is None else headers_of(headers),
-            "correlation_id": correlation_id,
-            "causation_id": causation_id,
-            "traceparent": traceparent,
-            "idempotency_key": idempotency_key,
-            "not_before": None,
-            "expires_at": expires_at,
-        },
-    )
+    message = _new(Message)
+    _set(message, "__dict__", facts)
     return message
-
-
-def id_of(text: str) -> UUID:
-    """The id in this text. What a stranger wrote there that is none stands for one that is always the same."""
-    try:
-        return UUID(text)
-    except ValueError:
-        return uuid5(NAMESPACE_OID, text)
 
 
 def headers_of(text: str | None) -> Mapping[str, str]:

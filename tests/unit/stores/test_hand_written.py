@@ -261,6 +261,10 @@ async def test_a_row_without_a_type_is_refused_at_once(home: Home, store: Store,
         ("sqlite", "time", "-999999999999999999"),
         ("postgres", "expires_at", "'infinity'"),
         ("postgres", "time", "'-infinity'"),
+        ("postgres", "expires_at", "'20000-01-01'"),
+        ("postgres", "expires_at", "'0044-03-15 BC'"),
+        ("postgres", "time", "'20000-01-01'"),
+        ("postgres", "time", "'0044-03-15 BC'"),
     ],
 )
 async def test_a_row_that_cannot_be_read_does_not_stop_the_others(

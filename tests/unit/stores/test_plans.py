@@ -234,7 +234,7 @@ def forget_the_sizes(connection: psycopg.Connection[Any]) -> None:
 
 in_every_state = pytest.mark.parametrize("state", STATES)
 in_both_modes = pytest.mark.parametrize("mode", MODES)
-HOT = ("claim", "lift_due", "fence", "publish", "expire", "bury", "retry", "free_keys", "hold_keys")
+HOT = ("line", "claim", "lift_due", "fence", "publish", "expire", "bury", "retry", "free_keys", "hold_keys")
 
 
 @in_every_state

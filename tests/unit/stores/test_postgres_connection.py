@@ -6,6 +6,7 @@ import asyncio
 import gc
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg
@@ -16,7 +17,7 @@ from tests.unit.stores.homes import PostgresHome, columns
 
 from postroom.config import TableNames
 from postroom.errors import StoreError, StoreUnavailable
-from postroom.store import Published, Query, Retry, Settlement
+from postroom.store import Claim, Published, Query, Retry, Settlement
 from postroom.stores.postgres import PostgresStore
 from postroom.stores.postgres.connections import AT_ONCE, Connection
 from postroom.testing.contracts._case import NOON, SECOND, a_message, a_relay, put, seqs
@@ -306,15 +307,16 @@ async def test_a_claim_is_durable_even_where_the_role_is_not(postgres_home: Post
         await put(store, "a")
         relay = await a_relay(store)
         seen: list[str] = []
-        real = store._flow._verdicts.look_after
+        claiming = store._flow._claiming
+        real = claiming._claim_lines
 
-        async def looking(connection: Connection, keys: list[str]) -> None:
+        async def looking(connection: Connection, *args: Any) -> list[Claim]:
             row = await (await connection.execute("SHOW synchronous_commit")).fetchone()
             assert row is not None
             seen.append(row[0])
-            await real(connection, keys)
+            return await real(connection, *args)
 
-        store._flow._verdicts.look_after = looking  # type: ignore[method-assign, assignment]
+        claiming._claim_lines = looking  # type: ignore[method-assign, assignment] # to look in the middle of a transaction
         assert len(await relay.claim(now=NOON)) == 1
         assert seen == ["on"]
 

@@ -153,8 +153,9 @@ async def a_whole_life(home: Home) -> None:
 
 ONLY_SQLITE = {"give_hash", "free_lane", "walk", "due_holds", "behind", "shelve", "claimed"}
 """SQLite hashes in the claim what strangers wrote, and makes a claim of several small steps in its own process."""
-ONLY_POSTGRES = {"lock_mine", "lock_lanes", "still"}
-"""PostgreSQL locks lanes, and looks again behind the lock; SQLite's whole transaction is the lock."""
+ONLY_POSTGRES = {"lock_mine", "lock_lanes", "still", "line", "claim_line"}
+"""PostgreSQL locks lanes, and looks again behind the lock; SQLite's whole transaction is the lock. And it has a shorter way
+for lanes where nothing waits."""
 OTHER_PARAMETERS: dict[str, tuple[set[str], set[str]]] = {
     # One lane, one message or one claim at a time, against all at once.
     "let_go": ({"lane"}, {"lanes"}),
@@ -226,15 +227,18 @@ def deed(text: str) -> tuple[str, str | None]:
 @pytest.mark.parametrize("name", ["find", "claimed"])
 def test_a_message_has_the_same_columns_in_the_same_order_everywhere(name: str) -> None:
     columns = (
-        "id, type, key, aggregate, topic, payload, body, content_type, headers, correlation_id, causation_id, "
+        "id, type, key, aggregate, topic, body, content_type, headers, correlation_id, causation_id, "
         "traceparent, idempotency_key, time, expires_at"
     )
     sources = {"find": [texts("sqlite")["find"], texts("postgres")["find"]]}
-    sources["claimed"] = [texts("sqlite")["claimed"], texts("postgres")["claim"]]
+    sources["claimed"] = [texts("sqlite")["claimed"], texts("postgres")["claim"], texts("postgres")["line"]]
     for text in sources[name]:
         bare = re.sub(r"--.*", "", text.replace("o.", ""))
-        bare = re.sub(r"CAST\((\w+) AS BLOB\)|CASE WHEN isfinite\((\w+)\).*? END", r"\1\2", bare)
-        assert columns in " ".join(bare.split())
+        bare = " ".join(bare.split())
+        bare = re.sub(r"coalesce\(\S+\(payload\b.*?\), body\)|CAST\((id) AS text\)", r"\1", bare)
+        bare = re.sub(r"topic, , content_type", "topic, body, content_type", bare)
+        bare = re.sub(r"to_char\( ?CASE WHEN (\w+).*?\"Z\"'\)|CASE WHEN (\w+) BETWEEN.*? END", r"\1\2", bare)
+        assert columns in bare
 
 
 # ── render ──

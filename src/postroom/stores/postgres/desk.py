@@ -71,7 +71,7 @@ def _record(*row: Any) -> Record:
         lane=lane,
         created_at=created,
         updated_at=updated,
-        message=message_of(row[14:]),
+        message=message_of(*row[14:]),
         owner=owner,
         locked_at=locked,
         due_at=due,

@@ -72,7 +72,7 @@ def _record(*row: Any) -> Record:
         lane=lane,
         created_at=moment(created),
         updated_at=moment(updated),
-        message=message_of((*columns, moment(time), moment(expires_at))),
+        message=message_of(*(*columns, moment(time), moment(expires_at))),
         owner=owner,
         locked_at=moment(locked),
         due_at=moment(due),

@@ -113,7 +113,7 @@ class Flow:
         (claim_id,) = self._run(connection, "claim", lane=lane, epoch=epoch, owner=owner, seqs=seqs, now=at).fetchone()
         rows = self._run(connection, "claimed", seqs=seqs, now=at)
         messages = [
-            Claimed(seq, attempts, bool(expired), message_of((*columns, moment(time), moment(expires_at))))
+            Claimed(seq, attempts, bool(expired), message_of(*(*columns, moment(time), moment(expires_at))))
             for seq, attempts, expired, *columns, time, expires_at in rows
         ]
         keys = frozenset(seen.key for seen in chosen if seen.key is not None and seen.key in held)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from postroom.store import Query, RelayInfo, Store
+from postroom.store import Query, RelayInfo, Store, Unsent
 from postroom.testing.contracts._case import (
     LEASE,
     MINUTE,
@@ -12,6 +12,7 @@ from postroom.testing.contracts._case import (
     SECOND,
     Relay,
     StoreCase,
+    a_message,
     a_relay,
     lost,
     put,
@@ -147,6 +148,16 @@ class LanesContract(StoreCase):
             came += seqs([claim])
             await heir.settle([claim], now=later)
         assert came == written
+
+    async def test_one_that_travels_alone_still_does_when_it_was_handed_back(self, store: Store) -> None:
+        await store.put([a_message(key=None)])
+        await (await a_relay(store, "relay-a")).claim()
+        heir = await a_relay(store, "relay-b", now=NOON + 2 * LEASE)
+        later = NOON + 2 * LEASE + 31 * SECOND
+        for _ in range(2):
+            (claim,) = await heir.claim(now=later)
+            assert claim.solo
+            await heir.settle([claim], Unsent(), now=later)
 
     async def test_an_innocent_waits_for_one_that_travels_alone(self, store: Store) -> None:
         (lost_one,) = await put(store, "a")

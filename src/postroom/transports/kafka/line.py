@@ -14,7 +14,7 @@ from postroom.clock import monotonic
 from postroom.transports.kafka.answers import NO_SUCH_TOPIC
 from postroom.transports.kafka.settings import LOG
 
-FRESH_SECONDS = 0.1
+FRESH_SECONDS = 1.0
 """So long after a delivery the broker is taken to be there: a busy line is not held up by looking."""
 MISSING_SECONDS = 1.0
 """So long a topic must be missing before that is believed: a broker that just started does not know all of them yet."""
@@ -42,12 +42,16 @@ class Line:
         self._missing_since: dict[str, float] = {}
         self._delivered_at = float("-inf")
 
+    def is_ready(self, topics: Iterable[str]) -> bool:
+        """Was something delivered just now, nothing went wrong since, and all of these topics are known?"""
+        self.serve(0)
+        return not self.noted and monotonic() - self._delivered_at <= FRESH_SECONDS and self._known.issuperset(topics)
+
     def look(self, topics: Iterable[str], until: float) -> dict[str, KafkaError]:
         """Ask the broker for these topics; what is wrong with which. Raises KafkaException when nobody answers.
 
         The first one is asked for each time, to see that somebody is there; the others until they were seen once."""
-        self.serve(0)
-        must_ask = bool(self.noted) or monotonic() - self._delivered_at > FRESH_SECONDS
+        must_ask = not self.is_ready(())
         wrong: dict[str, KafkaError] = {}
         for topic in topics:
             if must_ask or topic not in self._known:

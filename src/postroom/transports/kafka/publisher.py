@@ -15,10 +15,13 @@ from postroom.clock import monotonic
 from postroom.errors import ConfigError, TransportUnavailable
 from postroom.transport import Envelope, Outcome, TransportCapabilities, Unavailable
 from postroom.transports.kafka import answers, settings
+from postroom.transports.kafka.binding import Binding
 from postroom.transports.kafka.line import Line
 from postroom.transports.kafka.sending import Sending
 
 OPEN_SECONDS = 5.0
+AT_ONCE = 10_000
+"""A larger batch is handed over in a thread: it might not fit into librdkafka's queue, and wait."""
 THREADS = 32
 """How many batches can be on their way at once; more wait for their turn."""
 
@@ -38,7 +41,7 @@ class KafkaPublisher:
         if not source:
             raise ConfigError("source is empty; CloudEvents needs one, like 'https://shop.example'.")
         self._settings = settings.read(url)
-        self._source = ("ce_source", source)
+        self._binding = Binding(source)
         self._idle: deque[Line] = deque()
         self._threads: ThreadPoolExecutor | None = None
 
@@ -60,7 +63,12 @@ class KafkaPublisher:
         seconds = timeout.total_seconds()
         # A little less than it has, so that the answer is there in time.
         until = monotonic() + seconds - min(0.1 * seconds, 0.25)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._publish, batch, until)
+        sending = Sending(batch, self._settings.topic, self._binding.headers_of, until)
+        line = self._ready_line(sending)
+        if line is not None:
+            # Handing over waits for nobody: in a thread it would only fight for the interpreter with what else is under way.
+            sending.hand_over(line, range(len(batch)))
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._send, sending, line)
 
     async def close(self) -> None:
         threads, self._threads = self._threads, None
@@ -69,15 +77,29 @@ class KafkaPublisher:
             await asyncio.to_thread(threads.shutdown)
             await asyncio.to_thread(self._idle.clear)
 
-    def _publish(self, batch: Sequence[Envelope], until: float) -> Sequence[Outcome]:
-        try:
-            line = self._line()
-        except KafkaException as exc:
-            # The settings were good when they were read; now a certificate is gone, or there is no room for a thread.
-            return [Unavailable("NO_PRODUCER", exc.args[0].str())] * len(batch)
-        sending = Sending(batch, self._settings.topic, self._source, until)
-        if sending.look(line, self._settings.shown):
-            sending.send(line, range(len(batch)))
+    def _ready_line(self, sending: Sending) -> Line | None:
+        """A line that delivered just now, to all of these topics: nobody need be asked."""
+        if len(sending.outcomes) > AT_ONCE or not self._idle:
+            return None
+        line = self._idle.pop()
+        if line.is_ready(sending.topics):
+            return line
+        self._idle.append(line)
+        return None
+
+    def _send(self, sending: Sending, line: Line | None) -> Sequence[Outcome]:
+        """Send it, or see it through where it was handed over to this line already."""
+        places = range(len(sending.outcomes))
+        if line is not None:
+            sending.finish(line, places)
+        else:
+            try:
+                line = self._line()
+            except KafkaException as exc:
+                # The settings were good when they were read; now a certificate is gone, or there is no room for a thread.
+                return [Unavailable("NO_PRODUCER", exc.args[0].str())] * len(places)
+            if sending.look(line, self._settings.shown):
+                sending.send(line, places)
         if not line.is_spent:
             self._idle.append(line)
         with suppress(KafkaException):

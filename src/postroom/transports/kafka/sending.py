@@ -14,12 +14,15 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Message as Report
 
 from postroom.clock import monotonic
+from postroom.message import Message
 from postroom.transport import KEY_STOPPED, NOT_STARTED, Envelope, Failed, Outcome, Rejected, Sent
 from postroom.transports.kafka import answers
-from postroom.transports.kafka.binding import headers_of
+from postroom.transports.kafka.binding import Headers
 from postroom.transports.kafka.line import Line
 
 ROOM_SECONDS = 0.05
+LOOK_EVERY = 64
+"""So many messages are handed over, in less than a millisecond, between two looks at the clock."""
 
 SENT = Sent()
 
@@ -27,14 +30,18 @@ SENT = Sent()
 class Sending:
     """A batch, and its outcomes as far as they are known."""
 
-    def __init__(self, batch: Sequence[Envelope], topic: str | None, source: tuple[str, str], until: float) -> None:
+    def __init__(
+        self, batch: Sequence[Envelope], topic: str | None, headers_of: Callable[[Message], Headers], until: float
+    ) -> None:
         self.outcomes: list[Outcome] = [NOT_STARTED] * len(batch)
-        self._batch, self._topic, self._source, self._until = batch, topic, source, until
-        self._topics = [envelope.topic or envelope.message.topic or topic for envelope in batch]
+        self._batch, self._topic, self._headers_of, self._until = batch, topic, headers_of, until
+        self._topics = [routed or message.topic or topic for message, routed in batch]
+        self.topics = [each for each in dict.fromkeys(self._topics) if each is not None]
         self._wrong: dict[str | None, Outcome] = {None: answers.NO_TOPIC}
         """What is to be said of messages to these topics, without trying."""
-        self._reports: list[KafkaError | None] = [None] * len(batch)
-        """What went wrong with each; nothing is told of those that were delivered."""
+        self._reports: dict[int, KafkaError] = {}
+        """What went wrong, by place; nothing is told of those that were delivered."""
+        self._produced = 0
         self._refused: set[int] = set()
         """In company, so perhaps for another's fault."""
         self._held_up: set[int] = set()
@@ -42,11 +49,10 @@ class Sending:
 
     def look(self, line: Line, shown: str) -> bool:
         """Is somebody there? If not, the outcomes say so."""
-        topics = dict.fromkeys(topic for topic in self._topics if topic is not None)
         now = monotonic()
         try:
             # Half of the time, so that there is as much left to send.
-            wrong = line.look(topics, now + (self._until - now) / 2) if topics else {}
+            wrong = line.look(self.topics, now + (self._until - now) / 2) if self.topics else {}
         except KafkaException:
             self.outcomes = [answers.away(line.noted, shown)] * len(self._batch)
             return False
@@ -54,25 +60,29 @@ class Sending:
         return True
 
     def send(self, line: Line, places: Collection[int]) -> None:
-        """These at once, in their order. What is not taken stops its key."""
+        """These at once, in their order."""
+        self.hand_over(line, places)
+        self.finish(line, places)
+
+    def hand_over(self, line: Line, places: Collection[int]) -> None:
+        """Give these to librdkafka, in their order. What is not taken stops its key."""
         outcomes, batch, topics, wrong = self.outcomes, self._batch, self._topics, self._wrong
-        produce, told, source, until = line.produce, self._told, self._source, self._until
+        produce, told, headers_of, until = line.produce, self._told, self._headers_of, self._until
         stopped: set[str] = set()
         produced = 0
         for place in places:
-            message, topic = batch[place].message, topics[place]
+            message, topic = batch[place][0], topics[place]
             key = message.key
             if key in stopped:
                 outcomes[place] = KEY_STOPPED
                 continue
-            if monotonic() >= until:
+            if not produced % LOOK_EVERY and monotonic() >= until:
                 break
             failure = wrong.get(topic)
             if failure is None and topic is not None:
                 outcomes[place] = answers.UNANSWERED
-                headers = headers_of(message, source)
                 try:
-                    produce(topic, message.body, key, on_delivery=partial(told, place), headers=headers)
+                    produce(topic, message.body, key, on_delivery=partial(told, place), headers=headers_of(message))
                 except Exception as exc:  # noqa: BLE001 - sorted out where it costs the others nothing
                     failure = self._not_taken(exc, line, place)
                 produced += failure is None
@@ -80,7 +90,7 @@ class Sending:
                 outcomes[place] = failure
                 if key is not None:
                     stopped.add(key)
-        self._finish(line, places, produced)
+        self._produced = produced
 
     def go_again(self, open_line: Callable[[bool], Line]) -> None:
         """What was refused in company goes again by itself: a broker refuses many for one among them. Then, together, what
@@ -112,7 +122,7 @@ class Sending:
             if line.fatal is not None or monotonic() >= self._until:
                 return NOT_STARTED
             try:
-                headers = headers_of(message, self._source)
+                headers = self._headers_of(message)
                 line.produce(topic, message.body, message.key, on_delivery=partial(self._told, place), headers=headers)
             except Exception as again:  # noqa: BLE001 - looked at below
                 exc = again
@@ -129,19 +139,18 @@ class Sending:
         # Nothing is called here: the first answers after a fatal error come while Python holds an exception.
         self._reports[place] = error
 
-    def _finish(self, line: Line, places: Collection[int], produced: int) -> None:
-        """Wait for the answers, and read them."""
+    def finish(self, line: Line, places: Collection[int]) -> None:
+        """Wait for the answers to what was handed over, and read them."""
         is_late = line.finish(self._until)
-        is_told = line.is_empty
-        outcomes, reports, is_alone = self.outcomes, self._reports, len(places) == 1
+        outcomes, is_alone = self.outcomes, len(places) == 1
+        reports, self._reports = self._reports, {}
+        if line.is_empty:
+            for place in places:
+                if outcomes[place] is answers.UNANSWERED:
+                    outcomes[place] = SENT
         held_up: list[int] = []
         was_refused = False
-        for place in places:
-            error, reports[place] = reports[place], None
-            if error is None:
-                if is_told and outcomes[place] is answers.UNANSWERED:
-                    outcomes[place] = SENT
-                continue
+        for place, error in sorted(reports.items()):
             code = error.code()
             outcomes[place] = self._outcome_of(error, self._topics[place] or "")
             was_refused |= code in answers.REFUSED
@@ -155,7 +164,7 @@ class Sending:
         if line.fatal is not None:
             self._stop(line.fatal, held_up, was_refused=was_refused)
         # A young line may just have waited for its producer id; any other may have lost count of what the broker has.
-        is_untouched = line.is_young and len(held_up) == produced
+        is_untouched = line.is_young and len(held_up) == self._produced
         line.is_spent = line.fatal is not None or (is_late and not is_untouched)
 
     def _stop(self, fatal: KafkaError, held_up: Collection[int], *, was_refused: bool) -> None:

@@ -41,6 +41,8 @@ OWN: dict[str, Any] = {
     "message.timeout.ms": 0,
     # What is not reported when nothing is left was delivered. A report for each costs more than sending it.
     "delivery.report.only.error": True,
+    # A batch is flushed as soon as it is handed over, which does not wait for this; until then nothing goes in small pieces.
+    "linger.ms": 100,
 }
 FREE: dict[str, Any] = {
     # The one that Java's clients use: a key lands in the same partition whoever writes.

@@ -25,12 +25,12 @@ WHERE h.until IS NULL
 -- The newest so many, oldest first.
 SELECT * FROM (
     SELECT seq, status, attempts, lane, created_at, updated_at,
-        owner, locked_at, CASE WHEN isfinite(due_at) THEN due_at END, settled_at,
+        owner, locked_at, CASE WHEN due_at BETWEEN '0001-01-02' AND '9999-12-31' THEN due_at END, settled_at,
         digest, last_error_code, last_error, parked,
-        id, type, key, aggregate, topic, payload, body, content_type, headers,
+        id, type, key, aggregate, topic, coalesce(convert_to(payload, 'UTF8'), body), content_type, headers,
         correlation_id, causation_id, traceparent, idempotency_key,
-        CASE WHEN isfinite(time) THEN time ELSE created_at END,
-        CASE WHEN isfinite(expires_at) THEN expires_at END
+        CASE WHEN time BETWEEN '0001-01-02' AND '9999-12-31' THEN time ELSE created_at END,
+        CASE WHEN expires_at BETWEEN '0001-01-02' AND '9999-12-31' THEN expires_at END
     FROM outbox_messages
     WHERE (CAST(:ids AS uuid[]) IS NULL OR id = ANY (CAST(:ids AS uuid[])))
       AND (CAST(:status AS text) IS NULL OR status = CAST(:status AS text))

@@ -32,6 +32,53 @@ SET shelf = NULL
 WHERE seq = ANY (ARRAY(SELECT seq FROM due))
 RETURNING lane, seq
 
+-- name: line
+-- The common case: nothing of these lanes waits. What stands first in their lines is read whole, in one pass and one
+-- snapshot, and claimed by `claim_line` in this transaction: the lanes are locked, so nobody comes between. A lane where
+-- more has to be thought of (a wait is over, or a message is not like the others: `odd`) is left to `claim`; it says so in
+-- a row of its own, as a lane does that has nothing.
+WITH later AS NOT MATERIALIZED (
+    SELECT lane, due_at FROM outbox WHERE settled_at IS NULL AND shelf = 'time'
+)
+SELECT l.lane, l.plain, o.*
+FROM (
+    SELECT u.lane,
+        EXISTS (SELECT 1 FROM outbox_hold h WHERE h.lane = u.lane OFFSET 0) AS any_held,
+        true
+        AND NOT EXISTS (SELECT 1 FROM outbox_hold h WHERE h.lane = u.lane AND h.until <= :now OFFSET 0)  -- guard: no wait is over
+        AND NOT EXISTS (SELECT 1 FROM later d WHERE d.lane = u.lane AND d.due_at <= :now OFFSET 0)  -- guard: nothing became due
+        AS plain
+    FROM unnest(CAST(:lanes AS integer[])) AS u (lane)
+    WHERE true
+      AND NOT EXISTS (SELECT 1 FROM outbox_claim c WHERE c.lane = u.lane)  -- guard: nothing in flight
+    OFFSET 0) AS l
+LEFT JOIN LATERAL (
+    SELECT seq,
+        false
+        OR solo  -- guard: nobody who travels alone
+        OR coalesce(due_at > :now, false)  -- guard: nothing before its time
+        OR (l.any_held AND EXISTS (SELECT 1 FROM outbox_hold h WHERE h.key = outbox.key OFFSET 0))  -- guard: nothing of a waiting key
+        AS odd,
+        attempts, coalesce(expires_at <= :now, false),
+        CAST(id AS text), type, key, aggregate, topic, coalesce(convert_to(payload, 'UTF8'), body), content_type, headers,
+        correlation_id, causation_id, traceparent, idempotency_key,
+        to_char(
+            CASE WHEN time BETWEEN '0001-01-02' AND '9999-12-31' THEN time ELSE created_at END AT TIME ZONE 'UTC',
+            'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+        CASE WHEN expires_at BETWEEN '0001-01-02' AND '9999-12-31' THEN expires_at END
+    FROM outbox
+    WHERE settled_at IS NULL AND shelf IS NULL
+      AND lane = l.lane
+      AND l.plain
+    ORDER BY seq
+    LIMIT :want) AS o ON true
+
+-- name: claim_line
+INSERT INTO outbox_claim (lane, epoch, owner, seqs, claimed_at)
+SELECT c.lane, c.epoch, :owner, CAST(c.seqs AS bigint[]), :now
+FROM unnest(CAST(:lanes AS integer[]), CAST(:epochs AS bigint[]), CAST(:seqs AS text[])) AS c (lane, epoch, seqs)
+RETURNING lane, id
+
 -- name: claim
 -- One look, one snapshot: the line of each lane from its very start (openness decides, never a position: R15), and what
 -- waited behind keys whose time has come. What has to wait is taken out of the line, so that nobody walks past it again;
@@ -159,11 +206,13 @@ FROM (SELECT (SELECT count(*) FROM shelved) AS moved, nullif(ARRAY(SELECT key FR
 LEFT JOIN chosen ch ON true
 LEFT JOIN LATERAL (
     SELECT seq, attempts, coalesce(expires_at <= :now, false) AS expired,
-        id, type, key, aggregate, topic, payload, body, content_type, headers,
+        CAST(id AS text), type, key, aggregate, topic, coalesce(convert_to(payload, 'UTF8'), body), content_type, headers,
         correlation_id, causation_id, traceparent, idempotency_key,
-        -- A stranger may have written infinity, which no client can hold.
-        CASE WHEN isfinite(time) THEN time ELSE created_at END,
-        CASE WHEN isfinite(expires_at) THEN expires_at END
+        -- A stranger may have written a time that no client can hold.
+        to_char(
+            CASE WHEN time BETWEEN '0001-01-02' AND '9999-12-31' THEN time ELSE created_at END AT TIME ZONE 'UTC',
+            'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+        CASE WHEN expires_at BETWEEN '0001-01-02' AND '9999-12-31' THEN expires_at END
     FROM outbox
     -- Where it stands on the disk, in this very snapshot: there is no quicker way to a row.
     WHERE ctid = ch.place_on_disk

@@ -26,7 +26,7 @@ WHERE h.until IS NULL
 SELECT * FROM (
     SELECT o.seq, m.status, o.attempts, o.lane, o.created_at, coalesce(o.settled_at, o.tried_at, o.created_at),
         m.owner, c.claimed_at, o.due_at, o.settled_at, o.digest, o.last_error_code, o.last_error, m.parked,
-        o.id, o.type, o.key, o.aggregate, o.topic, CAST(o.payload AS BLOB), o.body, o.content_type, o.headers,
+        o.id, o.type, o.key, o.aggregate, o.topic, coalesce(CAST(o.payload AS BLOB), o.body), o.content_type, o.headers,
         o.correlation_id, o.causation_id, o.traceparent, o.idempotency_key, o.time, o.expires_at
     FROM outbox o
     JOIN outbox_messages m ON m.seq = o.seq

@@ -71,7 +71,7 @@ RETURNING id
 -- name: claimed
 -- The payload as bytes: what a stranger wrote may be no text at all.
 SELECT seq, attempts, coalesce(expires_at <= :now, 0),
-    id, type, key, aggregate, topic, CAST(payload AS BLOB), body, content_type, headers,
+    id, type, key, aggregate, topic, coalesce(CAST(payload AS BLOB), body), content_type, headers,
     correlation_id, causation_id, traceparent, idempotency_key, time, expires_at
 FROM outbox
 WHERE seq IN (SELECT value FROM json_each(:seqs))
