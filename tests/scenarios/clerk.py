@@ -1,11 +1,10 @@
 """A clerk at the command line, and whoever the messages are for: a real HTTP receiver on loopback. For tests that drive
-Postroom as a script would; also the outage of a database."""
+Postroom as a script would."""
 
 from __future__ import annotations
 
 import json
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -15,10 +14,6 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-
-import psycopg
-from tests.servers.databases import in_database
 
 POSTROOM = [sys.executable, "-m", "postroom"]
 QUICK = ["--lease", "2s", "--send-timeout", "900ms", "--poll", "50ms", "--backoff", "0.2"]
@@ -125,36 +120,3 @@ def until(happened: Callable[[], bool]) -> None:
     while not happened():
         assert time.monotonic() < end, "it did not happen in time"
         time.sleep(0.01)
-
-
-class Outage:
-    """A database that cannot be written any more, until it can: SQLite is locked, PostgreSQL ends every connection and
-    takes no new one."""
-
-    def __init__(self, url: str) -> None:
-        self._lite = url.startswith("sqlite")
-        self._name = urlsplit(url).path.lstrip("/")
-        self._url = url.removeprefix("sqlite:///") if self._lite else in_database(url, "postgres")
-        self._lock: sqlite3.Connection | None = None
-        self.struck = 0
-        """How many connections it took away, or locks it holds."""
-
-    def begin(self) -> float:
-        if self._lite:
-            self._lock = sqlite3.connect(self._url, timeout=30, isolation_level=None, check_same_thread=False)
-            self._lock.execute("BEGIN IMMEDIATE")
-            self.struck = 1
-        else:
-            terminate = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s"
-            with psycopg.connect(self._url, autocommit=True) as admin:
-                admin.execute(f"ALTER DATABASE {self._name} ALLOW_CONNECTIONS false")
-                self.struck = len(admin.execute(terminate, [self._name]).fetchall())
-        return 0.0
-
-    def end(self) -> None:
-        if self._lock is not None:
-            self._lock.execute("ROLLBACK")
-            self._lock.close()
-        elif not self._lite:
-            with psycopg.connect(self._url, autocommit=True) as admin:
-                admin.execute(f"ALTER DATABASE {self._name} ALLOW_CONNECTIONS true")

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import random
-import sqlite3
 import threading
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
-import psycopg
+from tests.scenarios.tills import open_till
 
-from postroom import Message, Outbox
 from postroom.testing.journal import Name
 
 KEYS = 12
@@ -32,8 +30,8 @@ class Shoppers:
         self._threads = [threading.Thread(target=self._run, args=(seed, shopper)) for shopper in range(SHOPPERS)]
 
     def __enter__(self) -> Self:
-        with closing(connect(self._url)) as connection:
-            connection.execute("CREATE TABLE orders (key TEXT, number INTEGER)")
+        with closing(open_till(self._url)) as till:
+            till.prepare()
         for thread in self._threads:
             thread.start()
         return self
@@ -52,42 +50,27 @@ class Shoppers:
 
     def orders(self) -> set[Name]:
         """The business rows that are there: what committed, by the database's own word."""
-        with closing(connect(self._url)) as connection:
-            return {Name(*row) for row in connection.execute("SELECT key, number FROM orders").fetchall()}
+        with closing(open_till(self._url)) as till:
+            return till.orders()
 
     def _run(self, seed: str, shopper: int) -> None:
         dice = random.Random(f"{seed}:{shopper}")
         keys = [f"k{key}" for key in range(shopper, KEYS, SHOPPERS)]
         last = dict.fromkeys(keys, 0)
         try:
-            with closing(connect(self._url)) as connection:
+            with closing(open_till(self._url)) as till:
                 while not self._stop.wait(dice.uniform(0.02, 0.12)):
                     if self._backlog() > BACKLOG_MOST:
                         continue
                     names = [_next(last, dice.choice(keys)) for _ in range(dice.randint(1, 5))]
                     keep = dice.random() > 0.1
-                    self._shop(connection, names, keep=keep)
+                    till.shop(names, keep=keep)
                     (self.committed if keep else self.rolled_back).extend(names)
         except BaseException as exc:
             self._errors.append(exc)
 
-    def _shop(self, connection: Any, names: list[Name], *, keep: bool) -> None:
-        lite = isinstance(connection, sqlite3.Connection)
-        connection.execute("BEGIN IMMEDIATE" if lite else "BEGIN")
-        for name in names:
-            connection.execute(f"INSERT INTO orders VALUES ({'?, ?' if lite else '%s, %s'})", name)
-            Outbox().put(connection, Message("order.paid", key=name.key, data=name.number))
-        connection.execute("COMMIT" if keep else "ROLLBACK")
-
     def _backlog(self) -> int:
         return len(self.committed) - self._journal.read_bytes().count(b"\n")
-
-
-def connect(url: str) -> Any:
-    """A connection as a service holds one; patient, since a relay may be stopped with SQLite's lock in its hand."""
-    if url.startswith("sqlite"):
-        return sqlite3.connect(url.removeprefix("sqlite:///"), timeout=60, isolation_level=None)
-    return psycopg.connect(url, autocommit=True)  # BEGIN and COMMIT are written out
 
 
 def _next(last: dict[str, int], key: str) -> Name:

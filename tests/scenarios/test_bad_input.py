@@ -117,12 +117,9 @@ class Desk:
         return file.read_text().splitlines() if file.exists() else []
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Desk:
-    url = f"sqlite:///{tmp_path / 'post.db'}"
-    if request.param == "postgres":
-        url = request.getfixturevalue("postgres_database")
-    return Desk(url, tmp_path)
+@pytest.fixture
+def desk(database: str, tmp_path: Path) -> Desk:
+    return Desk(database, tmp_path)
 
 
 def until(happened: Callable[[], object]) -> None:

@@ -7,17 +7,16 @@ import asyncio
 import os
 import re
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import psycopg
 import pytest
+from tests.scenarios.outages import outage_of
 
 from postroom import failpoints
 from postroom.failpoints import POINTS
@@ -101,20 +100,17 @@ def _name(record: Record) -> Name:
     return Name(str(record.message.key), int(record.message.data))
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def post(request: pytest.FixtureRequest, tmp_path: Path) -> Post:
-    url = f"sqlite:///{tmp_path / 'post.db'}"
-    if request.param == "postgres":
-        url = request.getfixturevalue("postgres_database")
+@pytest.fixture
+def post(database: str, tmp_path: Path) -> Post:
     (tmp_path / "handler.py").write_text(HANDLER)
 
     async def fill() -> None:
-        async with open_store(url) as store:
+        async with open_store(database) as store:
             await store.migrate()
             await _fill(store)
 
     asyncio.run(fill())
-    return Post(url, tmp_path)
+    return Post(database, tmp_path)
 
 
 async def _fill(store: Store) -> None:
@@ -168,7 +164,7 @@ def asleep(post: Post) -> Iterator[subprocess.Popen[str]]:
         while True:
             _until(post.in_flight)
             zombie.send_signal(signal.SIGSTOP)
-            if post.in_flight() and not _is_locked(post.url):
+            if post.in_flight() and not outage_of(post.url).is_locked():
                 break
             assert time.monotonic() < end, "it was never caught between two transactions"
             zombie.send_signal(signal.SIGCONT)
@@ -177,21 +173,6 @@ def asleep(post: Post) -> Iterator[subprocess.Popen[str]]:
     finally:
         zombie.kill()
         zombie.communicate()
-
-
-def _is_locked(url: str) -> bool:
-    """Does anybody else have a transaction open?"""
-    if url.startswith("sqlite"):
-        with closing(sqlite3.connect(url.removeprefix("sqlite:///"), timeout=0.2, isolation_level=None)) as connection:
-            try:
-                connection.execute("BEGIN IMMEDIATE")
-            except sqlite3.OperationalError:
-                return True
-            return False
-    with psycopg.connect(url, autocommit=True) as connection:
-        query = """SELECT count(*) FROM pg_stat_activity
-                   WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL"""
-        return connection.execute(query).fetchone() != (0,)
 
 
 def test_a_relay_that_slept_through_its_lease_changes_nothing(post: Post) -> None:

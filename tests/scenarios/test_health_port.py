@@ -17,22 +17,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from postroom.clock import utcnow
 from postroom.store import Lane, RelayInfo, Retry
 from postroom.stores import open_store
 
 POSTROOM = [sys.executable, "-m", "postroom"]
 HOUR = timedelta(hours=1)
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "postgres":
-        database: str = request.getfixturevalue("postgres_database")
-        return database
-    return f"sqlite:///{tmp_path / 'post.db'}"
 
 
 @contextmanager
@@ -82,13 +72,13 @@ async def end_its_lease(url: str, lanes: list[Lane]) -> None:
         assert await store.renew("dead", epochs, lease=timedelta(milliseconds=1))
 
 
-def test_ready_means_that_every_lane_has_a_live_relay(url: str) -> None:
-    lanes = asyncio.run(leave_a_dead_relay(url))
-    with a_relay(url) as (process, port):
+def test_ready_means_that_every_lane_has_a_live_relay(database: str) -> None:
+    lanes = asyncio.run(leave_a_dead_relay(database))
+    with a_relay(database) as (process, port):
         assert get(f"{port}/livez")[0] == 200
         status, said = get(f"{port}/readyz")
         assert (status, said["why"][:37]) == (503, "64 of 64 lanes have no live relay: 0,")
-        asyncio.run(end_its_lease(url, lanes))
+        asyncio.run(end_its_lease(database, lanes))
         until(lambda: get(f"{port}/readyz")[0] == 200)
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0

@@ -101,21 +101,17 @@ def eventually(true: Callable[[], bool], what: str, seconds: float = 40) -> None
         time.sleep(0.02)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def post(request: pytest.FixtureRequest, tmp_path: Path, kafka_broker: Broker) -> Iterator[Post]:
-    url = f"sqlite:///{tmp_path / 'post.db'}"
-    if request.param == "postgres":
-        url = request.getfixturevalue("postgres_database")
-
+@pytest.fixture
+def post(database: str, tmp_path: Path, kafka_broker: Broker) -> Iterator[Post]:
     async def fill() -> None:
-        async with open_store(url) as store:
+        async with open_store(database) as store:
             await store.migrate()
             for number in range(EACH):
                 await store.put([Message("order.paid", key=f"k{key}", data=number) for key in range(KEYS)])
 
     asyncio.run(fill())
     with fresh_topic(kafka_broker.url, partitions=4) as topic:
-        yield Post(url, kafka_broker, topic, tmp_path)
+        yield Post(database, kafka_broker, topic, tmp_path)
 
 
 def test_a_broker_killed_under_load_and_started_again_loses_nothing(post: Post) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.scenarios.conftest import DATABASES, url_of
 
 from postroom.config import RelayConfig
 from postroom.errors import ConfigError, StoreError, StoreUnavailable
@@ -18,10 +19,9 @@ from postroom.message import Message
 from postroom.relay import Drained, Relay, Route
 from postroom.retry import RetryPolicy, Table
 from postroom.store import Claim, Lane, Query, Store
-from postroom.stores import open_waker
+from postroom.stores import open_store, open_waker
 from postroom.stores.memory import MemoryStore
 from postroom.stores.postgres import PostgresStore
-from postroom.stores.sqlite import SQLiteStore
 from postroom.transport import Envelope, Failed, Outcome, Rejected, Unavailable
 from postroom.transports.memory import MemoryBroker, MemoryPublisher
 
@@ -39,17 +39,9 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgres"])
+@pytest.fixture(params=["memory", *DATABASES])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
-    opened: Store
-    match request.param:
-        case "memory":
-            opened = MemoryStore()
-        case "sqlite":
-            opened = SQLiteStore(tmp_path / "post.db")
-        case _:
-            opened = PostgresStore(request.getfixturevalue("postgres_database"))
-    async with opened:
+    async with open_store(url_of(request.param, request, tmp_path)) as opened:
         await opened.migrate()
         yield opened
 

@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,13 +17,10 @@ import pytest
 POSTROOM = [sys.executable, "-m", "postroom"]
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    url = f"sqlite:///{tmp_path / 'post.db'}"
-    if request.param == "postgres":
-        url = request.getfixturevalue("postgres_database")
-    subprocess.run([*POSTROOM, "init", "--store", url], check=True, capture_output=True, timeout=60)
-    return url
+@pytest.fixture
+def url(database: str) -> str:
+    subprocess.run([*POSTROOM, "init", "--store", database], check=True, capture_output=True, timeout=60)
+    return database
 
 
 @contextmanager

@@ -12,7 +12,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.scenarios.clerk import POSTROOM, Desk, Outage, Receiver, until
+from tests.scenarios.clerk import POSTROOM, Desk, Receiver, until
+from tests.scenarios.outages import outage_of
 
 
 @pytest.fixture
@@ -21,12 +22,9 @@ def receiver() -> Iterator[Receiver]:
         yield receiver
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def desk(request: pytest.FixtureRequest, tmp_path: Path, receiver: Receiver) -> Iterator[Desk]:
-    url = f"sqlite:///{tmp_path / 'post.db'}"
-    if request.param == "postgres":
-        url = request.getfixturevalue("postgres_database")
-    with closing(Desk(url, tmp_path, receiver.url)) as desk:
+@pytest.fixture
+def desk(database: str, tmp_path: Path, receiver: Receiver) -> Iterator[Desk]:
+    with closing(Desk(database, tmp_path, receiver.url)) as desk:
         desk("init")
         yield desk
 
@@ -170,7 +168,7 @@ def test_b7_attempts_used_up_stay_dead_until_a_person_acts(desk: Desk, receiver:
 
 def test_b7_a_database_that_fails_after_the_send_is_waited_for(desk: Desk, receiver: Receiver) -> None:
     """The receiver has it, and the outcome cannot be written: only the settle is repeated, nothing is sent again."""
-    outage = Outage(desk.url)
+    outage = outage_of(desk.url)
     receiver.delay = lambda number: outage.begin() if number == 1 else 0.0
     desk("put", "order.paid", "--key", "7", "--data", "1")
     relay = desk.start("--lease", "120s", "--send-timeout", "20s")
@@ -187,7 +185,7 @@ def test_b7_a_database_that_fails_after_the_send_is_waited_for(desk: Desk, recei
 
 def test_b7_a_database_away_for_longer_than_the_lease_may_cost_a_duplicate(desk: Desk, receiver: Receiver) -> None:
     """Then the lane is given up: what was in flight pays an attempt and comes again, with the same id; the rest comes once."""
-    outage = Outage(desk.url)
+    outage = outage_of(desk.url)
     receiver.delay = lambda number: outage.begin() if number == 1 else 0.0
     for number in range(3):
         desk("put", "order.paid", "--key", "7", "--data", str(number))

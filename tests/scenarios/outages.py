@@ -1,0 +1,85 @@
+"""A database that cannot be written any more, until it can; and whether somebody holds it now. For each kind of it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from typing import Protocol
+from urllib.parse import urlsplit
+
+import psycopg
+from tests.servers.databases import in_database
+
+
+class Outage(Protocol):
+    """Takes a database away and gives it back."""
+
+    struck: int
+    """How many connections it took away, or locks it holds."""
+
+    def begin(self) -> float:
+        """From now on nothing can be written. The answer is 0, so that it can be a receiver's delay."""
+
+    def end(self) -> None: ...
+
+    def is_locked(self) -> bool:
+        """Does anybody else have a transaction open?"""
+
+
+def outage_of(url: str) -> Outage:
+    kinds: dict[str, Callable[[str], Outage]] = {"sqlite": SqliteOutage, "postgresql": PostgresOutage}
+    return kinds[urlsplit(url).scheme](url)
+
+
+class SqliteOutage:
+    """The file is locked."""
+
+    def __init__(self, url: str) -> None:
+        self._path = url.removeprefix("sqlite:///")
+        self._lock: sqlite3.Connection | None = None
+        self.struck = 0
+
+    def begin(self) -> float:
+        self._lock = sqlite3.connect(self._path, timeout=30, isolation_level=None, check_same_thread=False)
+        self._lock.execute("BEGIN IMMEDIATE")
+        self.struck = 1
+        return 0.0
+
+    def end(self) -> None:
+        if self._lock is not None:
+            self._lock.execute("ROLLBACK")
+            self._lock.close()
+
+    def is_locked(self) -> bool:
+        with closing(sqlite3.connect(self._path, timeout=0.2, isolation_level=None)) as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                return True
+            return False
+
+
+class PostgresOutage:
+    """The server ends every connection to it and takes no new one."""
+
+    def __init__(self, url: str) -> None:
+        self._url, self._admin, self._name = url, in_database(url, "postgres"), urlsplit(url).path.lstrip("/")
+        self.struck = 0
+
+    def begin(self) -> float:
+        terminate = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s"
+        with psycopg.connect(self._admin, autocommit=True) as admin:
+            admin.execute(f"ALTER DATABASE {self._name} ALLOW_CONNECTIONS false")
+            self.struck = len(admin.execute(terminate, [self._name]).fetchall())
+        return 0.0
+
+    def end(self) -> None:
+        with psycopg.connect(self._admin, autocommit=True) as admin:
+            admin.execute(f"ALTER DATABASE {self._name} ALLOW_CONNECTIONS true")
+
+    def is_locked(self) -> bool:
+        query = """SELECT count(*) FROM pg_stat_activity
+                   WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL"""
+        with psycopg.connect(self._url, autocommit=True) as connection:
+            return connection.execute(query).fetchone() != (0,)
