@@ -19,7 +19,17 @@ from postroom.stores._sql import render, statements
 from postroom.stores.postgres import PostgresStore
 from postroom.stores.sqlite import SQLiteStore
 from postroom.testing.contracts import StoreContract
-from postroom.testing.contracts._case import MINUTE, SECOND, a_relay, put, statuses
+from postroom.testing.contracts._case import (
+    MINUTE,
+    NOON,
+    SECOND,
+    Relay,
+    a_key_beside,
+    a_message,
+    a_relay,
+    put,
+    statuses,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -39,11 +49,15 @@ CASES = {
     ("lock_mine", "owner"): "test_a_lane_of_another_owner_gives_nothing",
     ("lock_mine", "epoch"): "test_a_lane_at_an_older_epoch_gives_nothing",
     ("line", "nothing in flight"): "test_a_message_is_claimed_once",
-    ("line", "no wait is over"): "test_a_failed_message_waits_until_it_is_due",
+    ("line", "no key waits"): "test_a_message_written_while_its_key_waits_does_not_pass",
     ("line", "nothing became due"): "test_a_message_joins_its_keys_line_when_it_becomes_due",
     ("line", "nobody who travels alone"): "test_one_that_travels_alone_still_does_when_it_was_handed_back",
     ("line", "nothing before its time"): "test_a_message_does_not_go_before_its_time",
-    ("line", "nothing of a waiting key"): "test_a_message_written_while_its_key_waits_does_not_pass",
+    ("walk_past", "no wait is over"): "test_a_failed_message_waits_until_it_is_due",
+    ("walk_past", "nothing became due"): "beside_a_waiting_key_what_became_due_goes",
+    ("walk_past", "nobody who travels alone"): "beside_a_waiting_key_one_travels_alone",
+    ("walk_past", "nothing before its time"): "beside_a_waiting_key_nothing_goes_before_its_time",
+    ("walk_past", "nothing of a waiting key"): "test_a_message_written_while_its_key_waits_does_not_pass",
     ("claim", "nothing in flight"): "test_a_message_is_claimed_once",
     ("due_holds", "the wait is over"): "test_a_dead_head_parks_its_key",
     ("claim", "the wait is over"): "test_a_dead_head_parks_its_key",
@@ -173,6 +187,38 @@ async def a_head_in_backoff_stops_its_key(store: Store) -> None:
     assert await relay.seqs() == [], f"{second} passed {first}"
 
 
+async def _beside_a_waiting_key(store: Store) -> tuple[Relay, str]:
+    """A relay, and a key in whose lane another one waits."""
+    relay = await a_relay(store)
+    beside = await a_key_beside(relay, "a")
+    (head,) = await put(store, "a")
+    await relay.settle_each(await relay.claim(), {head: Retry(60 * MINUTE, "TIMEOUT")})
+    return relay, beside
+
+
+async def beside_a_waiting_key_what_became_due_goes(store: Store) -> None:
+    relay, beside = await _beside_a_waiting_key(store)
+    await store.put([a_message(key=beside, not_before=NOON + SECOND)])
+    assert await relay.seqs() == []
+    assert len(await relay.seqs(now=NOON + 2 * SECOND)) == 1
+
+
+async def beside_a_waiting_key_nothing_goes_before_its_time(store: Store) -> None:
+    relay, beside = await _beside_a_waiting_key(store)
+    await store.put([a_message(key=beside, not_before=NOON + SECOND)])
+    assert await relay.seqs() == []
+
+
+async def beside_a_waiting_key_one_travels_alone(store: Store) -> None:
+    relay, beside = await _beside_a_waiting_key(store)
+    _, alone, _ = await put(store, beside, beside, beside)
+    await execute(store, f"UPDATE outbox SET solo = true WHERE seq = {alone}")
+    for solo in (False, True, False):
+        (claim,) = await relay.claim()
+        assert (claim.solo, len(claim.messages)) == (solo, 1)
+        await relay.settle([claim])
+
+
 async def execute(store: Store, sql: str) -> None:
     """Run SQL as a stranger would, in a transaction of its own."""
     if isinstance(store, SQLiteStore):
@@ -190,6 +236,9 @@ OWN_CASES: dict[str, Callable[[Store], Awaitable[None]]] = {
         settled_by_hand_before_bury,
         settled_by_hand_before_retry,
         a_head_in_backoff_stops_its_key,
+        beside_a_waiting_key_what_became_due_goes,
+        beside_a_waiting_key_nothing_goes_before_its_time,
+        beside_a_waiting_key_one_travels_alone,
     )
 }
 
@@ -246,7 +295,7 @@ def test_every_clause_to_replace_is_there() -> None:
     for (dialect, name), clauses in REPLACED.items():
         for right, _, _ in clauses:
             assert right in texts(dialect)[name]
-    assert PLAIN in texts("postgres")["line"]
+    assert all(PLAIN in texts("postgres")[name] for name in ("line", "walk_past"))
 
 
 def mutilate(store: SQLiteStore | PostgresStore, name: str, sql: str) -> None:
@@ -256,7 +305,8 @@ def mutilate(store: SQLiteStore | PostgresStore, name: str, sql: str) -> None:
 
 def never_plain(store: SQLiteStore | PostgresStore) -> None:
     """Let every claim take the closer look, which is for lanes where something waits."""
-    mutilate(store, "line", texts("postgres")["line"].replace(PLAIN, NEVER_PLAIN))
+    for name in ("line", "walk_past"):
+        mutilate(store, name, texts("postgres")[name].replace(PLAIN, NEVER_PLAIN))
 
 
 def names(values: list[tuple[str, str, str]]) -> list[str]:

@@ -143,8 +143,17 @@ async def a_day_of_a_relay(url: str, mode: str) -> dict[str, list[Plan]]:
         )
         claims = await store.claim(owner, lanes, limit=LIMIT)
         await store.settle([Settlement(claim, {}) for claim in claims])
+        await _beside_a_waiting_key(store, owner, {claims[-1].lane: claims[-1].epoch})
         assert await store.release(owner, lanes) == set(lanes)
     return spy.plans
+
+
+async def _beside_a_waiting_key(store: PostgresStore, owner: str, lane: dict[int, int]) -> None:
+    """In this lane a key waits for an hour; the others of it go on, until nothing is left to walk to."""
+    (claim,) = await store.claim(owner, lane, limit=LIMIT)
+    await store.settle([Settlement(claim, {claim.messages[0].seq: Retry(timedelta(hours=1), "X")})])
+    while claims := await store.claim(owner, lane, limit=LIMIT):
+        await store.settle([Settlement(claim, {}, is_published=True) for claim in claims])
 
 
 FILL = f"""
@@ -234,7 +243,21 @@ def forget_the_sizes(connection: psycopg.Connection[Any]) -> None:
 
 in_every_state = pytest.mark.parametrize("state", STATES)
 in_both_modes = pytest.mark.parametrize("mode", MODES)
-HOT = ("line", "claim", "lift_due", "fence", "publish", "expire", "bury", "retry", "free_keys", "hold_keys")
+HOT = (
+    "line",
+    "walk_past",
+    "claimed",
+    "shelve_held",
+    "claim",
+    "lift_due",
+    "fence",
+    "publish",
+    "expire",
+    "bury",
+    "retry",
+    "free_keys",
+    "hold_keys",
+)
 
 
 @in_every_state

@@ -18,14 +18,14 @@ from tests.unit.stores.homes import Home
 
 import postroom.stores.postgres
 import postroom.stores.sqlite
-from postroom.store import Buried, Expired, Published, Query, RelayInfo, Retry, Settlement, Verdict
+from postroom.store import Buried, Expired, Published, Query, RelayInfo, Retry, Settlement, Store, Verdict
 from postroom.stores._sql import PARTS, Style, read, rename, render, statements
 from postroom.stores.postgres.statements import FILES as POSTGRES_FILES
 from postroom.stores.postgres.statements import Statements as PostgresStatements
 from postroom.stores.sqlite.statements import FILES as SQLITE_FILES
 from postroom.stores.sqlite.statements import Statements as SQLiteStatements
 from postroom.tables import NAME_MAX, TableNames
-from postroom.testing.contracts._case import LEASE, MINUTE, NOON, SECOND, a_message, a_relay, lost, put
+from postroom.testing.contracts._case import LEASE, MINUTE, NOON, SECOND, a_key_beside, a_message, a_relay, lost, put
 
 DIALECTS = pytest.mark.parametrize("dialect", ["sqlite", "postgres"])
 STYLES: tuple[Style, ...] = ("qmark", "format", "pyformat", "numeric_dollar", "named")
@@ -147,13 +147,27 @@ async def a_whole_life(home: Home) -> None:
         await store.requeue(Query())
         await store.discard(Query())
         await store.leave("relay-a")
+        await beside_a_waiting_key(store)
+
+
+async def beside_a_waiting_key(store: Store) -> None:
+    """A key waits, and another one of its lane goes on, until there is nothing left to walk to."""
+    relay = await a_relay(store, "relay-c", now=NOON + timedelta(days=2))
+    beside = await a_key_beside(relay, "waits")
+    (head,) = await put(store, "waits")
+    await relay.settle_each(await relay.claim(), {head: Retry(60 * MINUTE, "AGAIN")})
+    await put(store, "waits", beside)
+    assert len(await relay.seqs()) == 1
+    await relay.store.reconcile(relay.owner, relay.lanes, held=[])
+    await store.discard(Query(key=beside))
+    assert await relay.seqs() == []
 
 
 # ── the two dialects ──
 
-ONLY_SQLITE = {"give_hash", "free_lane", "walk", "due_holds", "behind", "shelve", "claimed"}
+ONLY_SQLITE = {"give_hash", "free_lane", "walk", "due_holds", "behind", "shelve"}
 """SQLite hashes in the claim what strangers wrote, and makes a claim of several small steps in its own process."""
-ONLY_POSTGRES = {"lock_mine", "lock_lanes", "still", "line", "claim_line"}
+ONLY_POSTGRES = {"lock_mine", "lock_lanes", "still", "line", "walk_past", "claim_line", "shelve_held"}
 """PostgreSQL locks lanes, and looks again behind the lock; SQLite's whole transaction is the lock. And it has a shorter way
 for lanes where nothing waits."""
 OTHER_PARAMETERS: dict[str, tuple[set[str], set[str]]] = {
@@ -231,7 +245,10 @@ def test_a_message_has_the_same_columns_in_the_same_order_everywhere(name: str) 
         "traceparent, idempotency_key, time, expires_at"
     )
     sources = {"find": [texts("sqlite")["find"], texts("postgres")["find"]]}
-    sources["claimed"] = [texts("sqlite")["claimed"], texts("postgres")["claim"], texts("postgres")["line"]]
+    sources["claimed"] = [
+        texts("sqlite")["claimed"],
+        *(texts("postgres")[each] for each in ("claim", "line", "claimed")),
+    ]
     for text in sources[name]:
         bare = re.sub(r"--.*", "", text.replace("o.", ""))
         bare = " ".join(bare.split())

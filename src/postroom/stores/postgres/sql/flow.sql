@@ -33,19 +33,18 @@ WHERE seq = ANY (ARRAY(SELECT seq FROM due))
 RETURNING lane, seq
 
 -- name: line
--- The common case: nothing of these lanes waits. What stands first in their lines is read whole, in one pass and one
+-- The common case: no key of these lanes waits. What stands first in their lines is read whole, in one pass and one
 -- snapshot, and claimed by `claim_line` in this transaction: the lanes are locked, so nobody comes between. A lane where
--- more has to be thought of (a wait is over, or a message is not like the others: `odd`) is left to `claim`; it says so in
--- a row of its own, as a lane does that has nothing.
+-- more has to be thought of (a key waits, or a message is not like the others: `odd`) is left to `walk_past`; it says so in a row
+-- of its own, as a lane does that has nothing.
 WITH later AS NOT MATERIALIZED (
     SELECT lane, due_at FROM outbox WHERE settled_at IS NULL AND shelf = 'time'
 )
 SELECT l.lane, l.plain, o.*
 FROM (
     SELECT u.lane,
-        EXISTS (SELECT 1 FROM outbox_hold h WHERE h.lane = u.lane OFFSET 0) AS any_held,
         true
-        AND NOT EXISTS (SELECT 1 FROM outbox_hold h WHERE h.lane = u.lane AND h.until <= :now OFFSET 0)  -- guard: no wait is over
+        AND NOT EXISTS (SELECT 1 FROM outbox_hold h WHERE h.lane = u.lane OFFSET 0)  -- guard: no key waits
         AND NOT EXISTS (SELECT 1 FROM later d WHERE d.lane = u.lane AND d.due_at <= :now OFFSET 0)  -- guard: nothing became due
         AS plain
     FROM unnest(CAST(:lanes AS integer[])) AS u (lane)
@@ -53,13 +52,12 @@ FROM (
       AND NOT EXISTS (SELECT 1 FROM outbox_claim c WHERE c.lane = u.lane)  -- guard: nothing in flight
     OFFSET 0) AS l
 LEFT JOIN LATERAL (
-    SELECT seq,
+    SELECT
         false
         OR solo  -- guard: nobody who travels alone
         OR coalesce(due_at > :now, false)  -- guard: nothing before its time
-        OR (l.any_held AND EXISTS (SELECT 1 FROM outbox_hold h WHERE h.key = outbox.key OFFSET 0))  -- guard: nothing of a waiting key
         AS odd,
-        attempts, coalesce(expires_at <= :now, false),
+        seq, attempts, coalesce(expires_at <= :now, false),
         CAST(id AS text), type, key, aggregate, topic, coalesce(convert_to(payload, 'UTF8'), body), content_type, headers,
         correlation_id, causation_id, traceparent, idempotency_key,
         to_char(
@@ -73,11 +71,74 @@ LEFT JOIN LATERAL (
     ORDER BY seq
     LIMIT :want) AS o ON true
 
+-- name: walk_past
+-- Lanes where keys wait, but no wait is over: along the line, past the messages of those keys, to what may go; and how far
+-- that was. The rows are narrow, since most of them may be only walked past; `claimed` reads the others. A lane that is not
+-- plain by this either is left to `claim`.
+WITH later AS NOT MATERIALIZED (
+    SELECT lane, due_at FROM outbox WHERE settled_at IS NULL AND shelf = 'time'
+)
+SELECT l.lane, l.plain, o.*
+FROM (
+    SELECT u.lane,
+        true
+        AND NOT EXISTS (SELECT 1 FROM outbox_hold h WHERE h.lane = u.lane AND h.until <= :now OFFSET 0)  -- guard: no wait is over
+        AND NOT EXISTS (SELECT 1 FROM later d WHERE d.lane = u.lane AND d.due_at <= :now OFFSET 0)  -- guard: nothing became due
+        AS plain
+    FROM unnest(CAST(:lanes AS integer[])) AS u (lane)
+    OFFSET 0) AS l
+LEFT JOIN LATERAL (
+    SELECT odd, seq, walked
+    FROM (
+        SELECT seq, key, row_number() OVER (ORDER BY seq) AS walked,
+            false
+            OR solo  -- guard: nobody who travels alone
+            OR coalesce(due_at > :now, false)  -- guard: nothing before its time
+            AS odd
+        FROM outbox
+        WHERE settled_at IS NULL AND shelf IS NULL
+          AND lane = l.lane
+          AND l.plain
+        ORDER BY seq
+        LIMIT :reach) AS seen
+    WHERE true
+      AND NOT EXISTS (SELECT 1 FROM outbox_hold h WHERE h.key = seen.key OFFSET 0)  -- guard: nothing of a waiting key
+    ORDER BY seq
+    LIMIT :want) AS o ON true
+
+-- name: claimed
+SELECT lane, seq, attempts, coalesce(expires_at <= :now, false),
+        CAST(id AS text), type, key, aggregate, topic, coalesce(convert_to(payload, 'UTF8'), body), content_type, headers,
+        correlation_id, causation_id, traceparent, idempotency_key,
+        to_char(
+            CASE WHEN time BETWEEN '0001-01-02' AND '9999-12-31' THEN time ELSE created_at END AT TIME ZONE 'UTC',
+            'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+        CASE WHEN expires_at BETWEEN '0001-01-02' AND '9999-12-31' THEN expires_at END
+FROM outbox
+WHERE seq = ANY (:seqs)
+
 -- name: claim_line
 INSERT INTO outbox_claim (lane, epoch, owner, seqs, claimed_at)
 SELECT c.lane, c.epoch, :owner, CAST(c.seqs AS bigint[]), :now
 FROM unnest(CAST(:lanes AS integer[]), CAST(:epochs AS bigint[]), CAST(:seqs AS text[])) AS c (lane, epoch, seqs)
 RETURNING lane, id
+
+-- name: shelve_held
+-- What stands first in the line and is of a waiting key goes out of it: it was walked past, and would be again and again.
+UPDATE outbox
+SET shelf = 'key'
+WHERE ctid = ANY (ARRAY(
+    SELECT o.place_on_disk
+    FROM unnest(CAST(:lanes AS integer[])) AS l (lane)
+    CROSS JOIN LATERAL (
+        SELECT ctid AS place_on_disk, key FROM outbox
+        WHERE settled_at IS NULL AND shelf IS NULL
+          AND lane = l.lane
+        ORDER BY seq
+        LIMIT :reach) AS o
+    WHERE EXISTS (
+        SELECT 1 FROM outbox_hold h
+        WHERE h.key = o.key AND (h.until IS NULL OR h.until > :now) OFFSET 0)))
 
 -- name: claim
 -- One look, one snapshot: the line of each lane from its very start (openness decides, never a position: R15), and what
@@ -199,7 +260,9 @@ shelved AS (
 )
 -- The claim's id by its lane, out of two arrays: as a join, which the planner takes for one of a row with a row, every
 -- message would be compared with every claim.
-SELECT seen.moved, seen.freed,
+SELECT seen.moved,
+    -- Once is enough: with every message, the keys would be a list as long as the batch, as often as the batch is long.
+    CASE WHEN ch.seq IS NOT DISTINCT FROM (SELECT min(seq) FROM chosen) THEN seen.freed END,
     (ARRAY(SELECT id FROM claims ORDER BY lane))[array_position(ARRAY(SELECT lane FROM claims ORDER BY lane), ch.lane)],
     ch.lane, ch.epoch, ch.solo, ch.held, o.*
 FROM (SELECT (SELECT count(*) FROM shelved) AS moved, nullif(ARRAY(SELECT key FROM freed), '{}') AS freed) AS seen
