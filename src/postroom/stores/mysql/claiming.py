@@ -14,7 +14,7 @@ from postroom.stores._rows import message_of
 from postroom.stores.mysql.closer import CloserLook
 from postroom.stores.mysql.connections import Connection
 from postroom.stores.mysql.statements import Statements
-from postroom.stores.mysql.values import many, text_of
+from postroom.stores.mysql.values import many, pairs, text_of
 from postroom.stores.mysql.verdicts import Verdicts
 
 Row: TypeAlias = tuple[Any, ...]
@@ -34,7 +34,7 @@ class Claiming:
     async def claim(
         self, connection: Connection, owner: str, lanes: Mapping[int, int], limit: int, now: datetime | None
     ) -> Sequence[Claim]:
-        held = many(lanes.items())
+        held = pairs(lanes)
         mine = await self._rows(connection, "mine", owner=owner, lanes=many(lanes), held=held, now=text_of(now))
         if not mine or limit < 1:
             return []

@@ -10,7 +10,7 @@ from postroom.stores.mysql.claiming import Claiming
 from postroom.stores.mysql.connections import Connection
 from postroom.stores.mysql.lanes import numbers
 from postroom.stores.mysql.statements import Statements
-from postroom.stores.mysql.values import many, text_of
+from postroom.stores.mysql.values import many, pairs, text_of
 from postroom.stores.mysql.verdicts import Verdicts
 
 
@@ -64,11 +64,10 @@ class Flow:
     async def _fence(self, connection: Connection, claims: Sequence[Claim]) -> dict[int, list[int]]:
         """Delete these claims; which of them were there, with their seqs (R20)."""
         lanes, ids = many({claim.lane for claim in claims}), many(claim.id for claim in claims)
-        fenced = {id: numbers(seqs) for id, seqs in await self._rows(connection, "flying", lanes=lanes, ids=ids)}
-        if fenced:
-            there = many(claim.lane for claim in claims if claim.id in fenced)
-            await self._run(connection, "fence", lanes=there)
-        return fenced
+        rows = await self._rows(connection, "flying", lanes=lanes, ids=ids)
+        if rows:
+            await self._run(connection, "fence", lanes=many(lane for lane, *_ in rows))
+        return {id: numbers(seqs) for _, id, seqs in rows}
 
     async def _why(self, connection: Connection, claim: Claim) -> Settled:
         mine = await self._rows(connection, "is_mine", lane=claim.lane, epoch=claim.epoch)
@@ -86,7 +85,7 @@ class Flow:
             "reconcile",
             owner=owner,
             lanes=many(lanes),
-            mine=many(lanes.items()),
+            mine=pairs(lanes),
             held=tuple(held) or (0,),  # NOT IN (NULL) would keep them all
         )
         return int(dropped.rowcount)

@@ -10,7 +10,7 @@ from postroom.stores._choose import after_a_crash
 from postroom.stores._time import MICROSECOND
 from postroom.stores.mysql.connections import Connection
 from postroom.stores.mysql.statements import Statements
-from postroom.stores.mysql.values import many, text_of
+from postroom.stores.mysql.values import many, pairs, text_of
 from postroom.stores.mysql.verdicts import Verdicts
 
 
@@ -86,9 +86,7 @@ class Lanes:
     async def _mine(
         self, connection: Connection, owner: str, lanes: Mapping[int, int], now: datetime | None
     ) -> Sequence[int]:
-        rows = await self._rows(
-            connection, "mine", owner=owner, lanes=many(lanes), held=many(lanes.items()), now=text_of(now)
-        )
+        rows = await self._rows(connection, "mine", owner=owner, lanes=many(lanes), held=pairs(lanes), now=text_of(now))
         return [lane for lane, *_ in rows]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -20,6 +20,11 @@ class Piece:
 def many(values: Iterable[Any]) -> tuple[Any, ...]:
     """A list as one parameter: `IN :values`. An empty one holds a NULL, which is equal to nothing."""
     return tuple(values) or (None,)
+
+
+def pairs(lanes: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
+    """Lanes and their epochs as one parameter: `(lane, epoch) IN :pairs`. An empty one holds what no lane has."""
+    return tuple(lanes.items()) or ((-1, -1),)
 
 
 def text_of(moment: datetime | None) -> str | None:

@@ -114,7 +114,7 @@ SELECT EXISTS (SELECT 1 FROM outbox WHERE in_line IN :lanes)
 
 -- name: flying
 -- R20: the claims that are still there, locked to the commit; whoever takes the lane over deletes them.
-SELECT id, seqs
+SELECT lane, id, seqs
 FROM outbox_claim FORCE INDEX (PRIMARY)
 WHERE lane IN :lanes
   AND id IN :ids  -- guard: this claim
