@@ -191,10 +191,14 @@ class Connections:
         return translated(exc, self._address.shown, self._tables)
 
 
-async def _roll_back(connection: Any) -> None:
-    """Also after an error that rolled back a statement alone: half a transaction must never be committed."""
+async def _roll_back(connection: Connection) -> None:
+    """Also after an error that rolled back a statement alone: half a transaction must never be committed.
+
+    Of a connection that is gone the server does so itself, and what broke it is what the caller should hear of."""
     try:
         await connection.rollback()
+    except errors.MySQLError:
+        connection.close()
     except BaseException:
         connection.close()
         raise

@@ -57,9 +57,11 @@ class Flow:
     async def _lock_lanes_with_failures(self, connection: Connection, settlements: Sequence[Settlement]) -> None:
         """Where keys have to be looked after, no claim, take or requeue may do so at the same time: each would write down
         what it saw, and not what the other one did. Before the claims are locked, as a take does it."""
-        odd = {each.claim.lane for each in settlements if each.claim.held or not each.is_published}
-        if odd:
-            await self._run(connection, "lock_lanes", lanes=many(sorted(odd)))
+        lanes = {
+            each.claim.lane for each in settlements if each.claim.held or (not each.is_published and each.stopped_keys)
+        }
+        if lanes:
+            await self._run(connection, "lock_lanes", lanes=many(sorted(lanes)))
 
     async def _fence(self, connection: Connection, claims: Sequence[Claim]) -> dict[int, list[int]]:
         """Delete these claims; which of them were there, with their seqs (R20)."""
