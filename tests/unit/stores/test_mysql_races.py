@@ -63,14 +63,14 @@ async def test_no_claim_stands_in_a_producers_way(store: MySQLStore, mariadb_hom
     relay = await a_relay(store, "relay-b", now=NOON + 2 * LEASE)
     await put(store, *KEYS)
     async with store._connections.transaction() as slow:
-        claims = await store._flow.claim(slow, relay.owner, relay.lanes, 50, NOON + 2 * LEASE)
-        assert len(seqs(claims)) == 50
+        flying = await store._flow.claim(slow, relay.owner, relay.lanes, 50, NOON + 2 * LEASE)
+        assert len(seqs(flying)) == 50
         with connect(mariadb_home.url) as producer, producer.cursor() as cursor:
             cursor.execute("SET innodb_lock_wait_timeout = 1")
             for key in KEYS:
                 cursor.execute("INSERT INTO outbox (type, `key`, payload) VALUES ('order.paid', %s, '{}')", [key])
             producer.commit()
-        await store._flow.settle(slow, [_published(claim) for claim in claims], NOON)
+        await store._flow.settle(slow, [_published(claim) for claim in flying], NOON)
         with connect(mariadb_home.url) as producer, producer.cursor() as cursor:
             cursor.execute("SET innodb_lock_wait_timeout = 1")
             for key in KEYS:
