@@ -55,7 +55,9 @@ class StoreCapabilities:
     time_precision: timedelta
     """The smallest step of the times it keeps."""
     notices_commits: bool
-    """A watch is told of every commit; else only of those after which a waker was called."""
+    """A watch is told of every commit; else only of those after which a waker was called, if the store has one."""
+    notices_relays: bool
+    """A watch is told when a relay comes or goes, or a person requeues; else that is seen at the next beat, or poll."""
 
 
 # ── verdicts: what became of a message in a claim ──────────────────────────────────────────────────────────────────────

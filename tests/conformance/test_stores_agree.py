@@ -21,10 +21,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from tests.servers.mariadb import connect
 
 from postroom.message import Message
 from postroom.store import Buried, Claim, Expired, Published, Query, Retry, Settlement, Store, Unsent, Verdict
 from postroom.stores.memory import MemoryStore
+from postroom.stores.mysql import MySQLStore
 from postroom.stores.postgres import PostgresStore
 from postroom.stores.sqlite import SQLiteStore
 from postroom.testing.contracts._case import NOON, SECOND, lost
@@ -230,3 +232,17 @@ def test_postgres_agrees_with_memory(postgres_database: str) -> None:
             return PostgresStore(postgres_database, lanes=self.lanes)
 
     check(Postgres)
+
+
+@pytest.mark.timeout(300)
+def test_mariadb_agrees_with_memory(mariadb_database: str) -> None:
+    class MariaDB(Agreement):
+        def open(self) -> Store:
+            # The name of the database is the last part of its URL.
+            name = mariadb_database.rsplit("/", 1)[1]
+            with connect(mariadb_database, autocommit=True) as connection, connection.cursor() as cursor:
+                cursor.execute(f"DROP DATABASE {name}")
+                cursor.execute(f"CREATE DATABASE {name}")
+            return MySQLStore(mariadb_database, lanes=self.lanes)
+
+    check(MariaDB)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-DATABASES = ("sqlite", "postgres")
+DATABASES = ("sqlite", "postgres", "mariadb")
 
 
 @pytest.fixture(params=DATABASES)

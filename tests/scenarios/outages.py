@@ -5,10 +5,11 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import psycopg
+from tests.scenarios.tills import connect_to_mariadb
 from tests.servers.databases import in_database
 
 
@@ -28,7 +29,11 @@ class Outage(Protocol):
 
 
 def outage_of(url: str) -> Outage:
-    kinds: dict[str, Callable[[str], Outage]] = {"sqlite": SqliteOutage, "postgresql": PostgresOutage}
+    kinds: dict[str, Callable[[str], Outage]] = {
+        "sqlite": SqliteOutage,
+        "postgresql": PostgresOutage,
+        "mariadb": MariaDBOutage,
+    }
     return kinds[urlsplit(url).scheme](url)
 
 
@@ -83,3 +88,33 @@ class PostgresOutage:
                    WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL"""
         with psycopg.connect(self._url, autocommit=True) as connection:
             return connection.execute(query).fetchone() != (0,)
+
+
+class MariaDBOutage:
+    """Every table is locked."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._lock: Any = None
+        self.struck = 0
+
+    def begin(self) -> float:
+        self._lock = connect_to_mariadb(self._url)
+        with self._lock.cursor() as cursor:
+            cursor.execute("SELECT table_name FROM information_schema.tables WHERE table_schema = database()")
+            tables = [f"`{name}` WRITE" for (name,) in cursor.fetchall() if not name.endswith("messages")]
+            cursor.execute(f"LOCK TABLES {', '.join(tables)}")
+        self.struck = 1
+        return 0.0
+
+    def end(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+
+    def is_locked(self) -> bool:
+        query = """SELECT count(*) FROM information_schema.innodb_trx t
+                   JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id
+                   WHERE p.db = database() AND p.id <> connection_id()"""
+        with closing(connect_to_mariadb(self._url)) as connection, connection.cursor() as cursor:
+            cursor.execute(query)
+            return bool(cursor.fetchone() != (0,))

@@ -30,7 +30,7 @@ class Till(Protocol):
 
 def open_till(url: str) -> Till:
     """A connection as a service holds one; patient, since a relay may be stopped with a lock in its hand."""
-    kinds: dict[str, Callable[[str], Till]] = {"sqlite": SqliteTill, "postgresql": PostgresTill}
+    kinds: dict[str, Callable[[str], Till]] = {"sqlite": SqliteTill, "postgresql": PostgresTill, "mariadb": MariaDBTill}
     return kinds[urlsplit(url).scheme](url)
 
 
@@ -73,6 +73,27 @@ class SqliteTill(SqlTill):
         super().__init__(sqlite3.connect(url.removeprefix("sqlite:///"), timeout=60, isolation_level=None))
 
 
+class MariaDBTill(SqlTill):
+    def __init__(self, url: str) -> None:
+        super().__init__(connect_to_mariadb(url))
+
+
 class PostgresTill(SqlTill):
     def __init__(self, url: str) -> None:
         super().__init__(psycopg.connect(url, autocommit=True))
+
+
+def connect_to_mariadb(url: str) -> Any:
+    """A PyMySQL connection that commits each statement by itself."""
+    import pymysql
+
+    where = urlsplit(url)
+    return pymysql.connect(
+        host=where.hostname,
+        port=where.port or 3306,
+        user=where.username,
+        password=where.password or "",
+        database=where.path.lstrip("/"),
+        charset="utf8mb4",
+        autocommit=True,
+    )

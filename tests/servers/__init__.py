@@ -41,6 +41,7 @@ REGISTRY = {
     "postgres": "tests.servers.postgres",
     "pgbouncer": "tests.servers.pgbouncer",
     "kafka": "tests.servers.kafka",
+    "mariadb": "tests.servers.mariadb",
 }
 
 

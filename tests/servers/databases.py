@@ -1,15 +1,17 @@
-"""Fresh PostgreSQL databases, one per test."""
+"""Fresh databases, one per test."""
 
 from __future__ import annotations
 
 import os
 import secrets
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from tests.servers.mariadb import connect
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 
 @contextmanager
@@ -37,3 +39,30 @@ def fresh_database(url: str) -> Iterator[str]:
 def in_database(url: str, name: str) -> str:
     """The URL of the database `name` on the same server."""
     return urlsplit(url)._replace(path=f"/{name}").geturl()
+
+
+@contextmanager
+def fresh_mariadb_database(url: str) -> Iterator[str]:
+    """A new, empty database on the MariaDB or MySQL at `url`; dropped afterwards, whoever is still connected."""
+    name = f"test_{os.getpid()}_{secrets.token_hex(5)}"
+    _run(url, f"create database {name}")
+    try:
+        yield in_database(url, name)
+    finally:
+        for (thread,) in _run(url, f"select id from information_schema.processlist where db = '{name}'"):
+            _run(url, f"kill {thread}", passing=True)
+        _run(url, f"drop database if exists {name}")
+
+
+def _run(url: str, sql: str, *, passing: bool = False) -> Sequence[tuple[Any, ...]]:
+    """Run one statement; `passing` says that it does not matter when it fails."""
+    import pymysql
+
+    with connect(url, autocommit=True) as connection, connection.cursor() as cursor:
+        try:
+            cursor.execute(sql)
+        except pymysql.Error:
+            if not passing:
+                raise
+        found: Sequence[tuple[Any, ...]] = cursor.fetchall()
+        return found

@@ -14,7 +14,7 @@ import pytest
 from tests.servers import REGISTRY, NotHere, Server, Unavailable, kafka, start
 from tests.servers.broker import Broker, broker_of_my_own
 from tests.servers.cluster import LOCKED, LOCKED_PASSWORD
-from tests.servers.databases import fresh_database, in_database
+from tests.servers.databases import fresh_database, fresh_mariadb_database, in_database
 from tests.servers.run import current
 from tests.servers.topics import fresh_topic
 
@@ -106,6 +106,29 @@ def pgbouncer_database(postgres_url: str) -> Iterator[str]:
     bouncer = have("pgbouncer")
     with fresh_database(postgres_url) as url:
         yield in_database(bouncer.url, url.rsplit("/", 1)[1])
+
+
+@pytest.fixture(scope="session")
+def mariadb_url() -> str:
+    """The URL of a MariaDB server on which this test run may create databases."""
+    return have("mariadb").url
+
+
+@pytest.fixture
+def mariadb_database(mariadb_url: str) -> Iterator[str]:
+    """The URL of a fresh, empty database that is dropped afterwards, whoever is still connected."""
+    with fresh_mariadb_database(mariadb_url) as url:
+        yield url
+
+
+@pytest.fixture
+def mysql_database() -> Iterator[str]:
+    """The same on MySQL, of which no server can be fetched: only where POSTROOM_TEST_MYSQL is the URL of one."""
+    url = os.environ.get("POSTROOM_TEST_MYSQL")
+    if not url:
+        pytest.skip("POSTROOM_TEST_MYSQL is not set to the URL of a MySQL.")
+    with fresh_mariadb_database(url) as database:
+        yield database
 
 
 @pytest.fixture(scope="session")

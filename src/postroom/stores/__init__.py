@@ -18,6 +18,8 @@ SCHEMES = {
     "sqlite": "sqlite:///shop.db",
     "postgresql": "postgresql://user@host/database",
     "postgres": "postgresql://user@host/database",
+    "mysql": "mysql://user:password@host/database",
+    "mariadb": "mysql://user:password@host/database",
 }
 """What can be opened, with an example of each."""
 
@@ -49,7 +51,8 @@ def open_waker(url: str, *, tables: TableNames | None = None) -> Waker:
     waker.wake()
     ```
 
-    It is for PostgreSQL, where nobody hears of a commit by itself; for the other stores it does nothing, and need not.
+    It is for PostgreSQL, where nobody hears of a commit by itself. On SQLite it does nothing, and need not; on MariaDB and
+    MySQL there is no way to tell anybody, and relays poll.
     """
     from postroom.store import Waker
     from postroom.urls import split_scheme
@@ -84,6 +87,17 @@ def _postgres(url: str, tables: TableNames | None, lanes: int | None) -> Store:
     return PostgresStore(url, tables=tables, lanes=lanes)
 
 
+def _mysql(url: str, tables: TableNames | None, lanes: int | None) -> Store:
+    try:
+        from postroom.stores.mysql import MySQLStore
+    except ImportError as exc:
+        raise MissingDependency(
+            "MariaDB and MySQL need the driver asyncmy, which is not installed: run `pip install 'postroom[mysql]'`.",
+            extra="mysql",
+        ) from exc
+    return MySQLStore(url, tables=tables, lanes=lanes)
+
+
 async def drop_tables(url: str, tables: TableNames) -> None:
     """Drop the tables of these names in the store that this URL names; with all that is in them, and for good."""
     from postroom.urls import split_scheme
@@ -97,6 +111,10 @@ async def drop_tables(url: str, tables: TableNames) -> None:
             from postroom.stores.postgres.drop import drop as drop_in_postgres
 
             await drop_in_postgres(url, tables)
+        case "mysql" | "mariadb":
+            from postroom.stores.mysql.drop import drop as drop_in_mysql
+
+            await drop_in_mysql(url, tables)
 
 
 def sqlite_path(url: str) -> Path:
@@ -123,4 +141,6 @@ _OPENERS: dict[str, Callable[[str, TableNames | None, int | None], Store]] = {
     "sqlite": _sqlite,
     "postgresql": _postgres,
     "postgres": _postgres,
+    "mysql": _mysql,
+    "mariadb": _mysql,
 }

@@ -2,13 +2,13 @@
 
 Only the columns that a message sets are named: the rest have defaults, and every one left out is time saved in the
 caller's transaction. PostgreSQL takes many messages as one JSON parameter, a thousand in a round trip; SQLite runs in
-the caller's process, where a row a call costs none.
+the caller's process, where a row a call costs none; MariaDB and MySQL take many rows in one INSERT.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -20,7 +20,7 @@ from postroom.stores._sql import Style, render
 from postroom.stores._time import microseconds
 from postroom.tables import TableNames
 
-Dialect: TypeAlias = Literal["sqlite", "postgres"]
+Dialect: TypeAlias = Literal["sqlite", "postgres", "mysql"]
 
 CHUNK = 1000
 """How many messages go to a server in one round trip."""
@@ -49,6 +49,24 @@ class Statement(NamedTuple):
 
     sql: str
     rows: Sequence[tuple[Any, ...]]
+
+
+def put_statements(
+    dialect: Dialect, style: Style, tables: TableNames, messages: Sequence[Message]
+) -> Sequence[Statement]:
+    """The same where one statement may not be enough, as on MariaDB and MySQL; of no messages, none there."""
+    if dialect != "mysql":
+        return [put_statement(dialect, style, tables, messages)]
+    return [Statement(sql, [row]) for sql, row in put_in_mysql(tables, messages)]
+
+
+def put_in_mysql(tables: TableNames, messages: Sequence[Message]) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """What to run on MariaDB and MySQL, each statement with its parameters; every driver of theirs writes them `%s`."""
+    from postroom.stores._put_mysql import mysql_row, mysql_statements
+
+    bodies = (None if message.body is None else text_or_bytes(message.body) for message in messages)
+    rows = [mysql_row(message, _texts(message), body) for message, body in zip(messages, bodies, strict=True)]
+    return mysql_statements(tables, rows)
 
 
 def put_statement(dialect: Dialect, style: Style, tables: TableNames, messages: Sequence[Message]) -> Statement:

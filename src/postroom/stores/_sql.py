@@ -90,6 +90,15 @@ def rename(sql: str, tables: TableNames, lanes: int = 64) -> str:
     return re.sub(_LANES, str(lanes), re.sub(_OURS, ours, _without_comments(sql)))
 
 
+def backquoted(sql: str) -> str:
+    """The same for MariaDB and MySQL, which take a double quote for the start of a text.
+
+    >>> backquoted(rename("SELECT seq FROM outbox", TableNames()))
+    'SELECT seq FROM `outbox`'
+    """
+    return sql.replace('"', "`")
+
+
 def _without_comments(sql: str) -> str:
     # Comments are for the reader of the file; a colon or a table's name in one must not be taken for ours.
     return "\n".join(line.split("-- ", 1)[0].rstrip() for line in sql.splitlines() if not line.startswith("-- "))

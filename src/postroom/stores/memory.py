@@ -117,6 +117,7 @@ class MemoryStore:
             concurrent_writers=True,
             time_precision=timedelta(microseconds=1),
             notices_commits=True,
+            notices_relays=True,
         )
 
     async def close(self) -> None:

@@ -1,4 +1,5 @@
-"""Databases for the tests of handles: a SQLite file per test, a PostgreSQL database per module, emptied each time."""
+"""Databases for the tests of handles: a SQLite file per test, a PostgreSQL and a MariaDB database per module,
+emptied each time."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.conformance.handles.databases import Sight, postgres_database, sqlite_database
+from tests.conformance.handles.databases import Sight, mariadb_database, postgres_database, sqlite_database
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +27,12 @@ def shared_postgres(request: pytest.FixtureRequest) -> Iterator[Sight]:
         yield sight
 
 
+@pytest.fixture(scope="module")
+def shared_mariadb(request: pytest.FixtureRequest) -> Iterator[Sight]:
+    with mariadb_database(request.getfixturevalue("mariadb_url")) as sight:
+        yield sight
+
+
 @pytest.fixture
 def sqlite(tmp_path: Path) -> Iterator[Sight]:
     with sqlite_database(tmp_path) as sight:
@@ -36,3 +43,10 @@ def sqlite(tmp_path: Path) -> Iterator[Sight]:
 def postgres(shared_postgres: Sight) -> Sight:
     shared_postgres.connection.execute("TRUNCATE outbox, picky, orders")
     return shared_postgres
+
+
+@pytest.fixture
+def mariadb(shared_mariadb: Sight) -> Sight:
+    for table in ("outbox", "picky", "orders"):
+        shared_mariadb.rows(f"TRUNCATE {table}")
+    return shared_mariadb

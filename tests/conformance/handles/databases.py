@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from tests.servers.databases import fresh_database
+from pymysql.constants.CLIENT import MULTI_STATEMENTS
+from tests.servers.databases import fresh_database, fresh_mariadb_database
+from tests.servers.mariadb import connect
+from tests.unit.stores.homes import with_key_quoted
 
 from postroom.config import TableNames
-from postroom.stores._sql import read, rename
+from postroom.stores._sql import backquoted, read, rename
 
 PICKY = TableNames(prefix="picky")
 """Tables with one rule more than ours: no two messages of one type."""
@@ -49,6 +52,29 @@ def postgres_database(server: str) -> Iterator[Sight]:
     with fresh_database(server) as url, psycopg.connect(url, autocommit=True) as connection:
         connection.execute(_schema("postgres"))
         yield Sight(url, connection)
+
+
+@dataclass
+class MariaDBSight(Sight):
+    """The same by PyMySQL, which has no execute of a connection."""
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        with self.connection.cursor() as cursor:
+            cursor.execute(with_key_quoted(sql))
+            return list(cursor.fetchall())
+
+
+@contextlib.contextmanager
+def mariadb_database(server: str) -> Iterator[MariaDBSight]:
+    with (
+        fresh_mariadb_database(server) as url,
+        connect(url, autocommit=True, client_flag=MULTI_STATEMENTS) as connection,
+    ):
+        with connection.cursor() as cursor:
+            cursor.execute(backquoted(_schema("mysql")))
+            while cursor.nextset():
+                pass
+        yield MariaDBSight(url, connection)
 
 
 def _schema(dialect: str) -> str:

@@ -8,9 +8,16 @@ import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
 
+import pymysql
+import pytest
+
+HAS_MYSQLCLIENT = find_spec("MySQLdb") is not None
+"""Asked now: later PyMySQL may stand in for it, for Django."""
 Open = Callable[[str], AbstractAsyncContextManager["Held"]]
 
 
@@ -55,6 +62,13 @@ class Psycopg2(Psycopg):
     async def run(self, sql: str) -> None:
         with self.thing.cursor() as cursor:
             cursor.execute(sql)
+
+
+class MySQL(Held):
+    """A driver of MariaDB and MySQL: `begin` is a method of its connection, `execute` one of its cursor."""
+
+    async def run(self, sql: str) -> None:
+        await done(self.thing.cursor().execute(sql))
 
 
 @dataclass
@@ -174,6 +188,58 @@ async def asyncpg_pooled(url: str) -> AsyncIterator[Held]:
         yield Asyncpg(connection, "`async with connection.transaction():`")
 
 
+def mysql_parameters(url: str) -> dict[str, Any]:
+    """What the drivers of MariaDB and MySQL are told, in words that all of them know."""
+    parts = urlsplit(url)
+    return {"host": parts.hostname, "port": parts.port, "user": parts.username, "database": parts.path[1:]}
+
+
+@asynccontextmanager
+async def pymysql_connection(url: str) -> AsyncIterator[Held]:
+    with contextlib.closing(pymysql.connect(**mysql_parameters(url))) as connection:
+        yield MySQL(connection, "run connection.begin() first")
+
+
+@asynccontextmanager
+async def pymysql_in_latin1(url: str) -> AsyncIterator[Held]:
+    """As an old service sets it up: neither the letters nor the strictness of today."""
+    old = pymysql.connect(**mysql_parameters(url), charset="latin1", autocommit=True, sql_mode="")
+    with contextlib.closing(old) as connection:
+        yield MySQL(connection, "run connection.begin() first")
+
+
+@asynccontextmanager
+async def mysqlclient_connection(url: str) -> AsyncIterator[Held]:
+    _skip_without_mysqlclient()
+    connect: Any = import_module("MySQLdb").connect
+    with contextlib.closing(connect(**mysql_parameters(url))) as connection:
+        yield MySQL(connection, "run connection.begin() first")
+
+
+def _skip_without_mysqlclient() -> None:
+    if not HAS_MYSQLCLIENT:
+        pytest.skip("mysqlclient has no wheels: where it was not built, it is not tested")
+
+
+@asynccontextmanager
+async def asyncmy_connection(url: str) -> AsyncIterator[Held]:
+    import asyncmy
+
+    connection = await asyncmy.connect(**mysql_parameters(url))
+    try:
+        yield MySQL(connection, "run await connection.begin() first")
+    finally:
+        await connection.ensure_closed()
+
+
+@asynccontextmanager
+async def asyncmy_pooled(url: str) -> AsyncIterator[Held]:
+    import asyncmy
+
+    async with asyncmy.create_pool(**mysql_parameters(url), minsize=1, maxsize=1) as pool, pool.acquire() as connection:
+        yield MySQL(connection, "run await connection.begin() first")
+
+
 def sqlalchemy_sync(driver: str, kind: str, **options: Any) -> Open:
     """A Session, a scoped_session or a Connection on this driver."""
 
@@ -181,6 +247,8 @@ def sqlalchemy_sync(driver: str, kind: str, **options: Any) -> Open:
     async def opened(url: str) -> AsyncIterator[Held]:
         from sqlalchemy import create_engine, orm
 
+        if driver == "mysqldb":
+            _skip_without_mysqlclient()
         engine = create_engine(_with_driver(url, driver), **options)
         if kind == "begun":
             _begin_by_hand(engine)
@@ -235,6 +303,8 @@ def django_connection(proxy: bool) -> Open:
         if not settings.configured:
             settings.configure()
             django.setup()
+        if not HAS_MYSQLCLIENT:
+            pymysql.install_as_MySQLdb()  # Django knows no other driver by name; this is PyMySQL's way in
         connections.settings = connections.configure_settings({"default": _django_settings(url)})
         try:
             yield Django(connection if proxy else connections["default"], "`with transaction.atomic():`")
@@ -267,7 +337,7 @@ def _django_settings(url: str) -> dict[str, Any]:
         return {"ENGINE": "django.db.backends.sqlite3", "NAME": path_of(url)}
     parts = urlsplit(url)
     return {
-        "ENGINE": "django.db.backends.postgresql",
+        "ENGINE": f"django.db.backends.{'mysql' if parts.scheme == 'mariadb' else 'postgresql'}",
         "NAME": parts.path[1:],
         "HOST": parts.hostname,
         "PORT": parts.port,
@@ -305,13 +375,27 @@ ON_POSTGRES: dict[str, Open] = {
     "Django's connection on PostgreSQL": django_connection(proxy=True),
     "Django's connections[] on PostgreSQL": django_connection(proxy=False),
 }
+ON_MARIADB: dict[str, Open] = {
+    "PyMySQL": pymysql_connection,
+    "PyMySQL in latin1, not strict": pymysql_in_latin1,
+    "mysqlclient": mysqlclient_connection,
+    "asyncmy": asyncmy_connection,
+    "asyncmy from a pool": asyncmy_pooled,
+    "Session on PyMySQL": sqlalchemy_sync("pymysql", "Session"),
+    "Connection on PyMySQL": sqlalchemy_sync("pymysql", "Connection"),
+    "Connection on mysqlclient": sqlalchemy_sync("mysqldb", "Connection"),
+    "AsyncSession on asyncmy": sqlalchemy_async("asyncmy", "AsyncSession"),
+    "AsyncConnection on asyncmy": sqlalchemy_async("asyncmy", "AsyncConnection"),
+    "Django's connection on MariaDB": django_connection(proxy=True),
+    "Django's connections[] on MariaDB": django_connection(proxy=False),
+}
 AUTOCOMMIT: dict[str, Open] = {
     f"{kind} on {driver}": make(driver, kind, isolation_level="AUTOCOMMIT")
     for make, kind, drivers in (
-        (sqlalchemy_sync, "Session", ("pysqlite", "psycopg", "psycopg2")),
-        (sqlalchemy_sync, "Connection", ("pysqlite", "psycopg", "psycopg2")),
-        (sqlalchemy_async, "AsyncSession", ("aiosqlite", "psycopg", "asyncpg")),
-        (sqlalchemy_async, "AsyncConnection", ("aiosqlite", "psycopg", "asyncpg")),
+        (sqlalchemy_sync, "Session", ("pysqlite", "psycopg", "psycopg2", "pymysql")),
+        (sqlalchemy_sync, "Connection", ("pysqlite", "psycopg", "psycopg2", "pymysql")),
+        (sqlalchemy_async, "AsyncSession", ("aiosqlite", "psycopg", "asyncpg", "asyncmy")),
+        (sqlalchemy_async, "AsyncConnection", ("aiosqlite", "psycopg", "asyncpg", "asyncmy")),
     )
     for driver in drivers
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.conformance.handles.databases import PICKY, Sight
-from tests.conformance.handles.held import AUTOCOMMIT, ON_POSTGRES, ON_SQLITE, Held, done
+from tests.conformance.handles.held import AUTOCOMMIT, ON_MARIADB, ON_POSTGRES, ON_SQLITE, Held, done
 
 from postroom.config import TableNames
 from postroom.errors import DuplicateMessage, InvalidMessage, NotInTransaction, PostroomError, SchemaMismatch
@@ -33,18 +33,21 @@ outbox = Outbox()
 def others(request: pytest.FixtureRequest) -> Sight:
     """The database that the handle of this case is on."""
     name = request.node.callspec.params["name"]
-    on_sqlite = name in ON_SQLITE or "sqlite" in name
-    return request.getfixturevalue("sqlite" if on_sqlite else "postgres")  # type: ignore[no-any-return]  # both are
+    if name in ON_MARIADB or "mysql" in name or "asyncmy" in name:
+        database = "mariadb"
+    else:
+        database = "sqlite" if name in ON_SQLITE or "sqlite" in name else "postgres"
+    return request.getfixturevalue(database)  # type: ignore[no-any-return]  # all are
 
 
 @pytest.fixture
 async def held(others: Sight, name: str) -> AsyncIterator[Held]:
-    async with (ON_SQLITE | ON_POSTGRES)[name](others.url) as held:
+    async with (ON_SQLITE | ON_POSTGRES | ON_MARIADB)[name](others.url) as held:
         yield held
         await held.rollback()
 
 
-@pytest.mark.parametrize("name", [*ON_SQLITE, *ON_POSTGRES])
+@pytest.mark.parametrize("name", [*ON_SQLITE, *ON_POSTGRES, *ON_MARIADB])
 class TestEveryHandle:
     async def test_commit_makes_data_and_message_appear_together(self, held: Held, others: Sight) -> None:
         await held.begin()
@@ -145,7 +148,7 @@ class TestEveryHandle:
     async def test_any_other_error_stays_the_drivers(self, held: Held, others: Sight) -> None:
         await held.begin()
         await done(Outbox(tables=PICKY).put(held.thing, Message("order.paid")))
-        with pytest.raises(Exception, match=r"(?i)unique") as raised:
+        with pytest.raises(Exception, match=r"(?i)unique|for key 'picky_type'") as raised:
             await done(Outbox(tables=PICKY).put(held.thing, Message("order.paid")))
         assert not isinstance(raised.value, PostroomError)
 
@@ -180,7 +183,7 @@ async def test_an_engine_that_commits_each_statement_is_refused(name: str, other
     assert others.counts() == (0, 0)
 
 
-LATE = ("aiosqlite", "psycopg async", "asyncpg", "AsyncSession on psycopg", "AsyncConnection on asyncpg")
+LATE = ("aiosqlite", "psycopg async", "asyncpg", "asyncmy", "AsyncSession on psycopg", "AsyncConnection on asyncpg")
 
 
 @pytest.mark.parametrize("name", LATE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from tests.unit.stores.homes import Home
+from tests.unit.stores.homes import Home, columns
 
 OURS_ALONE = "_schema"
 """The table of versions is made by `migrate` itself, not by schema.sql."""
@@ -13,7 +13,12 @@ OURS_ALONE = "_schema"
 
 def catalogue(home: Home, prefix: str = "outbox", schema: str = "public") -> dict[str, Any]:
     """Every column, index, check and view of the tables with this prefix, by name."""
-    return _sqlite(home, prefix) if home.dialect == "sqlite" else _postgres(home, prefix, schema)
+    match home.dialect:
+        case "sqlite":
+            return _sqlite(home, prefix)
+        case "mysql":
+            return _mysql(home, prefix)
+    return _postgres(home, prefix, schema)
 
 
 def renamed(found: Any, old: str, new: str) -> Any:
@@ -90,4 +95,19 @@ def _postgres(home: Home, prefix: str, schema: str) -> dict[str, Any]:
             "indexes": home.sql(INDEXES, whole),
             "sequence": home.sql(SEQUENCES, whole) if kind == "S" else None,
         }
+    return found
+
+
+# ── MariaDB ──
+
+
+def _mysql(home: Home, prefix: str) -> dict[str, Any]:
+    """As MariaDB writes it down, with the next number of a counter and the database's name left out."""
+    (database,) = columns(home.sql("SELECT database()"))
+    found: dict[str, Any] = {}
+    for name, kind in home.sql("SHOW FULL TABLES"):
+        if name.startswith(prefix) and name != prefix + OURS_ALONE:
+            _, text, *_ = home.sql(f'SHOW CREATE TABLE "{name}"')[0]
+            text = re.sub(r" AUTO_INCREMENT=\d+| DEFINER=\S+", "", text)
+            found[f"{kind} {name}"] = text.replace(f'"{database}".', "").splitlines()
     return found

@@ -1,11 +1,11 @@
-"""Both SQL databases, so that one test speaks for each."""
+"""All SQL databases, so that one test speaks for each."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from tests.unit.stores.homes import Home, PostgresHome, SQLiteHome
+from tests.unit.stores.homes import Home, MariaDBHome, PostgresHome, SQLiteHome
 
 
 @pytest.fixture
@@ -23,7 +23,12 @@ def postgres_home(postgres_database: str) -> PostgresHome:
     return PostgresHome(postgres_database)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture
+def mariadb_home(mariadb_database: str) -> MariaDBHome:
+    return MariaDBHome(mariadb_database)
+
+
+@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
 def home(request: pytest.FixtureRequest) -> Home:
     """One after the other."""
     found: Home = request.getfixturevalue(f"{request.param}_home")

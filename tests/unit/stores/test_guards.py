@@ -10,12 +10,14 @@ import inspect
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
 from postroom.errors import StoreError
 from postroom.store import Buried, Expired, Published, Query, Retry, Store, Verdict
-from postroom.stores._sql import render, statements
+from postroom.stores._sql import backquoted, render, statements
+from postroom.stores.mysql import MySQLStore
 from postroom.stores.postgres import PostgresStore
 from postroom.stores.sqlite import SQLiteStore
 from postroom.testing.contracts import StoreContract
@@ -53,6 +55,7 @@ CASES = {
     ("line", "nothing became due"): "test_a_message_joins_its_keys_line_when_it_becomes_due",
     ("line", "nobody who travels alone"): "test_one_that_travels_alone_still_does_when_it_was_handed_back",
     ("line", "nothing before its time"): "test_a_message_does_not_go_before_its_time",
+    ("line", "nothing of a waiting key"): "test_a_message_written_while_its_key_waits_does_not_pass",
     ("walk_past", "no wait is over"): "test_a_failed_message_waits_until_it_is_due",
     ("walk_past", "nothing became due"): "beside_a_waiting_key_what_became_due_goes",
     ("walk_past", "nobody who travels alone"): "beside_a_waiting_key_one_travels_alone",
@@ -73,13 +76,28 @@ CASES = {
     ("matching", "nothing in flight, nothing of another status"): (
         "test_a_message_in_flight_is_neither_requeued_nor_discarded"
     ),
+    # MariaDB and MySQL say in statements of their own what others say in a sub-select.
+    ("free", "lease ran out"): "test_a_lane_is_taken_over_when_its_lease_ran_out_and_not_before",
+    ("mine", "owner"): "test_a_lane_of_another_owner_gives_nothing",
+    ("mine", "epoch"): "test_a_lane_at_an_older_epoch_gives_nothing",
+    ("idle", "nothing in flight"): "test_a_lane_with_something_in_flight_is_not_released",
+    ("free_lanes", "nothing in flight"): "test_a_message_is_claimed_once",
+    ("free_lanes", "no wait is over"): "test_a_failed_message_waits_until_it_is_due",
+    ("free_lanes", "nothing became due"): "test_a_message_joins_its_keys_line_when_it_becomes_due",
+    ("flying", "this claim"): "test_a_late_repeat_of_a_settle_does_not_touch_a_newer_claim",
     # Only a race shows this one: see test_postgres_races.py.
     ("still", "nothing in flight"): None,
 }
 
-CLOSER_LOOK = ("claim", "lift_due")
-"""PostgreSQL's statements for lanes where something waits: what is wrong with them shows when all lanes go that way."""
-PLAIN, NEVER_PLAIN = "true\n        AND NOT EXISTS", "false\n        AND NOT EXISTS"
+AnyStore: TypeAlias = SQLiteStore | PostgresStore | MySQLStore
+CLOSER_LOOK = {
+    "sqlite": (),
+    "postgres": ("claim", "lift_due"),
+    "mysql": ("walk", "due_holds", "behind", "due", "lift_due"),
+}
+"""The statements for lanes where something waits: what is wrong with them shows when all lanes go that way."""
+SAYS_PLAIN = {"postgres": ("line", "walk_past"), "mysql": ("free_lanes",)}
+PLAIN, NEVER_PLAIN = r"true(?=\n +AND NOT EXISTS.*-- guard: no (?:wait is over|key waits))", "false"
 
 REPLACED = {
     ("sqlite", "walk"): [
@@ -122,6 +140,21 @@ REPLACED = {
     ("postgres", "lift_due"): [
         ("ORDER BY seq", "ORDER BY due_at", "test_due_messages_keep_their_order_when_there_are_more_than_the_limit"),
     ],
+    ("mysql", "walk"): [
+        ("h.`key` IS NOT NULL AS held", "false AS held", "test_a_message_written_while_its_key_waits_does_not_pass"),
+        ("coalesce(o.due_at > :now, false)", "false AND :now", "test_a_message_does_not_go_before_its_time"),
+        ("ORDER BY seq LIMIT", "ORDER BY seq DESC LIMIT", "test_the_oldest_of_a_key_goes_first"),
+    ],
+    ("mysql", "one_line"): [
+        ("ORDER BY seq LIMIT", "ORDER BY seq DESC LIMIT", "test_the_oldest_of_a_key_goes_first"),
+    ],
+    ("mysql", "behind"): [
+        ("ORDER BY seq", "ORDER BY seq DESC", "test_a_long_wait_is_drained_in_order_while_more_comes_in"),
+    ],
+    ("mysql", "due"): [
+        ("ORDER BY seq", "ORDER BY due_at", "test_due_messages_keep_their_order_when_there_are_more_than_the_limit"),
+    ],
+    ("mysql", "retry"): [("o.solo OR :solo", "false AND :solo", "test_what_was_lost_with_its_relay_travels_alone")],
     ("postgres", "retry"): [
         (
             "solo OR CAST(:solo AS boolean)",
@@ -225,6 +258,8 @@ async def execute(store: Store, sql: str) -> None:
         await store._writer.run(lambda connection: connection.execute(sql))
     elif isinstance(store, PostgresStore):
         await store._connections.run(lambda connection: connection.execute(sql))
+    elif isinstance(store, MySQLStore):
+        await store._connections.run(lambda connection: connection.cursor().execute(sql))
 
 
 OWN_CASES: dict[str, Callable[[Store], Awaitable[None]]] = {
@@ -267,6 +302,13 @@ async def postgres(postgres_database: str) -> AsyncIterator[PostgresStore]:
         yield store
 
 
+@pytest.fixture
+async def mysql(mariadb_database: str) -> AsyncIterator[MySQLStore]:
+    async with MySQLStore(mariadb_database) as store:
+        await store.migrate()
+        yield store
+
+
 def texts(dialect: str) -> dict[str, str]:
     """Every statement of a store, as written."""
     return {name: sql for file in FILES for name, sql in statements(f"postroom.stores.{dialect}", file).items()}
@@ -295,18 +337,19 @@ def test_every_clause_to_replace_is_there() -> None:
     for (dialect, name), clauses in REPLACED.items():
         for right, _, _ in clauses:
             assert right in texts(dialect)[name]
-    assert all(PLAIN in texts("postgres")[name] for name in ("line", "walk_past"))
+    assert all(re.search(PLAIN, texts(dialect)[name]) for dialect, names in SAYS_PLAIN.items() for name in names)
 
 
-def mutilate(store: SQLiteStore | PostgresStore, name: str, sql: str) -> None:
-    style = "named" if isinstance(store, SQLiteStore) else "pyformat"
-    store._statements.texts[name] = render(sql, style, store._tables)[0]
+def mutilate(store: AnyStore, name: str, sql: str) -> None:
+    text = render(sql, "named" if isinstance(store, SQLiteStore) else "pyformat", store._tables)[0]
+    store._statements.texts[name] = backquoted(text) if isinstance(store, MySQLStore) else text
 
 
-def never_plain(store: SQLiteStore | PostgresStore) -> None:
+def never_plain(store: AnyStore) -> None:
     """Let every claim take the closer look, which is for lanes where something waits."""
-    for name in ("line", "walk_past"):
-        mutilate(store, name, texts("postgres")[name].replace(PLAIN, NEVER_PLAIN))
+    dialect = store.capabilities.name
+    for name in SAYS_PLAIN[dialect]:
+        mutilate(store, name, re.sub(PLAIN, NEVER_PLAIN, texts(dialect)[name]))
 
 
 def names(values: list[tuple[str, str, str]]) -> list[str]:
@@ -335,9 +378,21 @@ async def test_postgres_with_a_wrong_clause_is_caught(postgres: PostgresStore, n
     await _is_caught(postgres, name, sql, case)
 
 
-async def _is_caught(store: SQLiteStore | PostgresStore, name: str, sql: str, case: str | None) -> None:
+@pytest.mark.parametrize(("name", "guard", "sql"), guards("mysql"), ids=names(guards("mysql")))
+async def test_mariadb_without_a_guard_is_caught(mysql: MySQLStore, name: str, guard: str, sql: str) -> None:
+    case = CASES[name, guard]
+    if case is not None:
+        await _is_caught(mysql, name, sql, case)
+
+
+@pytest.mark.parametrize(("name", "case", "sql"), replaced("mysql"), ids=names(replaced("mysql")))
+async def test_mariadb_with_a_wrong_clause_is_caught(mysql: MySQLStore, name: str, case: str, sql: str) -> None:
+    await _is_caught(mysql, name, sql, case)
+
+
+async def _is_caught(store: AnyStore, name: str, sql: str, case: str | None) -> None:
     assert case is not None
-    if isinstance(store, PostgresStore) and name in CLOSER_LOOK:
+    if name in CLOSER_LOOK[store.capabilities.name]:
         never_plain(store)
     mutilate(store, name, sql)
     with pytest.raises((AssertionError, StoreError, ValueError)):
@@ -346,7 +401,8 @@ async def _is_caught(store: SQLiteStore | PostgresStore, name: str, sql: str, ca
 
 @pytest.mark.parametrize("case", OWN_CASES)
 async def test_the_cases_of_our_own_pass_on_whole_stores(
-    sqlite: SQLiteStore, postgres: PostgresStore, case: str
+    sqlite: SQLiteStore, postgres: PostgresStore, mysql: MySQLStore, case: str
 ) -> None:
     await run(case, sqlite)
     await run(case, postgres)
+    await run(case, mysql)

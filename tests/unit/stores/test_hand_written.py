@@ -11,8 +11,9 @@ from datetime import UTC, datetime, timedelta
 from uuid import RFC_4122, UUID
 
 import psycopg
+import pymysql
 import pytest
-from tests.unit.stores.homes import Home, PostgresHome, SQLiteHome
+from tests.unit.stores.homes import Home, MariaDBHome, PostgresHome, SQLiteHome
 
 from postroom.clock import utcnow
 from postroom.store import Claimed, Query, Record, Store
@@ -65,6 +66,9 @@ def by_hand(home: Home, script: str) -> None:
         case PostgresHome():
             with psycopg.connect(home.url) as connection:
                 connection.execute(script.encode())
+            return
+        case MariaDBHome():
+            home.script(script)
             return
         case _:
             assert isinstance(home, SQLiteHome)
@@ -146,6 +150,23 @@ async def test_the_times_are_right_whatever_zone_the_writer_lives_in(postgres_ho
         moments = [record.created_at for record in await store.find(Query())]
         assert max(moments) - min(moments) < NEAR
         assert abs(utcnow() - moments[0]) < NEAR
+
+
+async def test_the_times_on_mariadb_are_right_whatever_zone_the_writer_lives_in(mariadb_home: MariaDBHome) -> None:
+    async with mariadb_home.open() as store:
+        await store.migrate()
+        zones = ("+13:00", "-08:00", "SYSTEM")
+        by_hand(mariadb_home, "".join(f"SET time_zone = '{zone}';\n" + insert("a", zone, "{}") for zone in zones))
+        moments = [record.created_at for record in await store.find(Query())]
+        assert max(moments) - min(moments) < NEAR
+        assert abs(utcnow() - moments[0]) < NEAR
+
+
+async def test_keys_that_differ_in_case_or_a_trailing_blank_are_different_keys(home: Home, store: Store) -> None:
+    by_hand(home, "".join(insert("order.paid", key, "{}") for key in ("a", "A", "a ", "á")))
+    await store.put([a_message(key=key) for key in ("a", "A", "a ", "á")])
+    for key in ("a", "A", "a ", "á"):
+        assert [record.message.key for record in await store.find(Query(key=key))] == [key, key]
 
 
 async def test_it_stands_in_line_with_those_of_its_key(home: Home, store: Store) -> None:
@@ -246,7 +267,7 @@ async def test_headers_that_are_none_hide_nothing(home: Home, store: Store, head
 
 @pytest.mark.parametrize(("columns", "values"), [("type, key", "NULL, 'a'"), ("key", "'a'")])
 async def test_a_row_without_a_type_is_refused_at_once(home: Home, store: Store, columns: str, values: str) -> None:
-    with pytest.raises((sqlite3.IntegrityError, psycopg.IntegrityError)):
+    with pytest.raises((sqlite3.IntegrityError, psycopg.IntegrityError, pymysql.Error)):
         home.sql(f"INSERT INTO outbox ({columns}) VALUES ({values})")
     assert await store.find(Query()) == []
 
@@ -265,6 +286,11 @@ async def test_a_row_without_a_type_is_refused_at_once(home: Home, store: Store,
         ("postgres", "expires_at", "'0044-03-15 BC'"),
         ("postgres", "time", "'20000-01-01'"),
         ("postgres", "time", "'0044-03-15 BC'"),
+        ("mariadb", "id", "'order-1'"),
+        ("mariadb", "time", "'0000-00-00'"),
+        ("mariadb", "expires_at", "'0000-00-00'"),
+        ("mariadb", "created_at", "'0000-00-00'"),
+        ("mariadb", "time", "'9999-12-31 23:59:59.999999'"),
     ],
 )
 async def test_a_row_that_cannot_be_read_does_not_stop_the_others(

@@ -14,15 +14,15 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.servers.databases import in_database
+from tests.servers.databases import fresh_mariadb_database, in_database
 from tests.unit.stores.catalogues import catalogue, renamed
-from tests.unit.stores.homes import Home, PostgresHome, SQLiteHome, columns
+from tests.unit.stores.homes import Home, MariaDBHome, PostgresHome, SQLiteHome, columns
 
 from postroom.errors import ConfigError, SchemaMismatch, StoreError
 from postroom.store import Query
 from postroom.stores import _migrate, open_store
 from postroom.stores._migrate import Step
-from postroom.stores._sql import read, rename
+from postroom.stores._sql import backquoted, read, rename
 from postroom.stores.postgres import PostgresStore, connections
 from postroom.stores.sqlite import SQLiteStore, schema, writer
 from postroom.tables import NAME_MAX, TableNames
@@ -37,6 +37,7 @@ LONG = "a" * (NAME_MAX - 1)
 def write_schema_sql(home: Home, tables: TableNames, lanes: int = 64) -> None:
     """Make the tables as the file for readers has them."""
     script = rename(read(f"postroom.stores.{home.dialect}", "schema.sql"), tables, lanes)
+    script = backquoted(script) if home.dialect == "mysql" else script
     home.script(f'CREATE SCHEMA "{tables.schema}";{script}' if tables.schema else script)
 
 
@@ -45,6 +46,10 @@ def elsewhere(home: Home, tmp_path: Path) -> Iterator[Home]:
     """A second database beside this one."""
     if home.dialect == "sqlite":
         yield SQLiteHome(tmp_path / "beside.db")
+        return
+    if home.dialect == "mysql":
+        with fresh_mariadb_database(home.url) as url:
+            yield MariaDBHome(url)
         return
     name = home.url.rsplit("/", 1)[1] + "_beside"
     with psycopg.connect(in_database(home.url, "postgres"), autocommit=True) as admin:
@@ -237,6 +242,8 @@ async def test_a_table_that_went_missing_is_told_with_the_command_to_type(home: 
 
 
 TWO = "CREATE TABLE outbox_extra (seq integer);"
+in_one_transaction = pytest.mark.parametrize("home", ["sqlite", "postgres"], indirect=True)
+"""MariaDB and MySQL commit after each CREATE: what they do instead is in test_mysql_schema.py."""
 
 
 def with_second_step(monkeypatch: pytest.MonkeyPatch, sql: str) -> None:
@@ -264,6 +271,7 @@ async def test_older_tables_are_refused_until_they_are_migrated(home: Home, monk
     assert home.sql("SELECT count(*) FROM outbox_extra") == [(0,)]
 
 
+@in_one_transaction
 async def test_a_migration_that_fails_half_way_leaves_nothing(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     async with home.open() as store:
         await store.migrate()
@@ -276,6 +284,7 @@ async def test_a_migration_that_fails_half_way_leaves_nothing(home: Home, monkey
         assert home.sql("SELECT count(*) FROM outbox_lane") == [(64,)]
 
 
+@in_one_transaction
 async def test_a_first_migration_that_fails_half_way_leaves_nothing(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,11 @@ from typing import Any
 
 from postroom.errors import DuplicateMessage, SchemaMismatch, StoreError
 from postroom.message import Message
+from postroom.stores.handles import _mysql_errors as mysql
 from postroom.tables import TableNames
+
+COLUMNS = ("type", "id", "time", "key", "payload", "body", "content_type", "headers", "aggregate", "topic", "due_at")
+"""Some of those that a message is written to; at least one of them is always missed first."""
 
 
 class translated:  # noqa: N801 - reads as a sentence: `with translated(messages, tables):`
@@ -35,18 +39,26 @@ class translated:  # noqa: N801 - reads as a sentence: `with translated(messages
 def _meaning(
     error: BaseException, code: str | int | None, messages: Sequence[Message], tables: TableNames
 ) -> StoreError | None:
-    # SQLSTATEs of PostgreSQL are texts, result codes of SQLite (https://sqlite.org/rescode.html) numbers.
+    # SQLSTATEs of PostgreSQL are texts; result codes of SQLite (https://sqlite.org/rescode.html) are numbers, and so are
+    # MariaDB's and MySQL's: none is both.
     match code:
         case "42P01":  # undefined_table
             return _missing(error, tables)
         case "42703":  # undefined_column
-            return _different(error, tables)
+            return _different_if(error, tables)
         case "23505":  # unique_violation
             return _postgres_duplicate(error, messages, tables)
         case 1:  # SQLITE_ERROR, one code for many things: only the text tells
-            return _missing(error, tables) if str(error).startswith("no such table") else _different(error, tables)
+            return _missing(error, tables) if str(error).startswith("no such table") else _different_if(error, tables)
         case 2067:  # SQLITE_CONSTRAINT_UNIQUE
             return _sqlite_duplicate(error, messages, tables)
+        case mysql.NO_TABLE:
+            return _missing(error, tables)
+        case mysql.NO_COLUMN:
+            return _different(tables) if mysql.is_about_our_columns(error, COLUMNS) else None
+        case mysql.DUPLICATE:
+            found = mysql.duplicate(error, messages, tables)
+            return _duplicate(*found, messages) if found else None
     return None
 
 
@@ -58,6 +70,8 @@ def _driver_error(exc: BaseException) -> tuple[BaseException, str | int | None]:
         for name in ("sqlstate", "pgcode", "sqlite_errorcode"):
             if code := getattr(below, name, None):
                 found = below, code
+        if number := mysql.number_of(below):
+            found = below, number
         below = getattr(below, "orig", None) or below.__cause__
     return found
 
@@ -72,9 +86,12 @@ def _missing(error: BaseException, tables: TableNames) -> StoreError | None:
     )
 
 
-def _different(error: BaseException, tables: TableNames) -> StoreError | None:
-    if not re.search(rf"\b{tables.name()}\b.* (?:column|does not exist)", str(error)):
-        return None
+def _different_if(error: BaseException, tables: TableNames) -> StoreError | None:
+    ours = re.search(rf"\b{tables.name()}\b.* (?:column|does not exist)", str(error))
+    return _different(tables) if ours else None
+
+
+def _different(tables: TableNames) -> StoreError:
     return SchemaMismatch(
         f"The table {tables.qualified()} has other columns than this Postroom writes: run postroom init --store URL "
         "to bring it up to date, or choose another prefix if the table is not Postroom's.",

@@ -7,7 +7,7 @@ from types import ModuleType
 from postroom.message import Message
 
 ACCEPTED = (
-    "a connection of sqlite3, aiosqlite, psycopg, psycopg2, asyncpg or Django, "
+    "a connection of sqlite3, aiosqlite, psycopg, psycopg2, asyncpg, PyMySQL, mysqlclient, asyncmy or Django, "
     "or a Session or Connection of SQLAlchemy, sync or async"
 )
 
@@ -23,10 +23,14 @@ HINTS = {
     ("psycopg._cursor_base", "BaseCursor"): _CONNECTION,
     ("psycopg2.extensions", "cursor"): _CONNECTION,
     ("asyncpg.cursor", "Cursor"): _CONNECTION,
+    ("pymysql.cursors", "Cursor"): _CONNECTION,
+    ("MySQLdb.cursors", "BaseCursor"): _CONNECTION,
+    ("asyncmy.cursors", "Cursor"): _CONNECTION,
     ("django.db.backends.utils", "CursorWrapper"): _CONNECTION,
     ("psycopg_pool.base", "BasePool"): _POOL,
     ("psycopg2.pool", "AbstractConnectionPool"): _POOL,
     ("asyncpg.pool", "Pool"): _POOL,
+    ("asyncmy.pool", "Pool"): _POOL,
     ("sqlalchemy.pool.base", "Pool"): _POOL,
     ("sqlalchemy.engine.base", "Engine"): _ENGINE,
     ("sqlalchemy.ext.asyncio.engine", "AsyncEngine"): _ENGINE,

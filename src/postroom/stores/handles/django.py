@@ -1,4 +1,4 @@
-"""Django's `connection` and `connections["…"]`, on SQLite and PostgreSQL."""
+"""Django's `connection` and `connections["…"]`, on SQLite, PostgreSQL, MariaDB and MySQL."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 from postroom.errors import NotInTransaction, UnknownHandle
 from postroom.message import Message
-from postroom.stores._put import Dialect, put_statement
+from postroom.stores._put import Dialect, put_statements
 from postroom.stores.handles._errors import translated
 from postroom.tables import TableNames
 
-DIALECTS: dict[str, Dialect] = {"sqlite": "sqlite", "postgresql": "postgres"}
+DIALECTS: dict[str, Dialect] = {"sqlite": "sqlite", "postgresql": "postgres", "mysql": "mysql"}
 
 
 @dataclass(slots=True)
@@ -33,9 +33,10 @@ class DjangoHandle:
     def write(self, messages: Sequence[Message], tables: TableNames) -> None:
         """Write the messages."""
         # Django reads %s on every database.
-        statement = put_statement(DIALECTS[self.connection.vendor], "format", tables, messages)
+        statements = put_statements(DIALECTS[self.connection.vendor], "format", tables, messages)
         with translated(messages, tables), self.connection.cursor() as cursor:
-            cursor.executemany(statement.sql, statement.rows)
+            for statement in statements:
+                cursor.executemany(statement.sql, statement.rows)
 
 
 def django(connection: Any) -> DjangoHandle:
@@ -46,6 +47,6 @@ def django(connection: Any) -> DjangoHandle:
         raise UnknownHandle(f"{connection!r} is Django's, but no database: give django.db.connection.")
     if vendor not in DIALECTS:
         raise UnknownHandle(
-            f"Django is connected to {vendor} here; Postroom writes to {' and '.join(DIALECTS)}.", dialect=vendor
+            f"Django is connected to {vendor} here; Postroom writes to {', '.join(DIALECTS)}.", dialect=vendor
         )
     return DjangoHandle(connection)

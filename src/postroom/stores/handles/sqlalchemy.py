@@ -1,4 +1,5 @@
-"""SQLAlchemy's `Session` and `Connection`, scoped and async ones too, on any of its SQLite and PostgreSQL drivers.
+"""SQLAlchemy's `Session` and `Connection`, scoped and async ones too, on any of its drivers for SQLite,
+PostgreSQL, MariaDB and MySQL.
 
 A session with several engines writes to its default one. Where that is not the database of the data, give the
 connection instead: `outbox.put(session.connection(bind_arguments={"mapper": Order}), message)`.
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from postroom.errors import NotInTransaction, UnknownHandle
 from postroom.message import Message
-from postroom.stores._put import Dialect, put_statement
+from postroom.stores._put import Dialect, put_statements
 from postroom.stores.handles._errors import translated
 from postroom.tables import TableNames
 
@@ -23,7 +24,12 @@ if TYPE_CHECKING:
 
     from postroom.stores._sql import Style
 
-DIALECTS: dict[str, Dialect] = {"sqlite": "sqlite", "postgresql": "postgres"}
+DIALECTS: dict[str, Dialect] = {
+    "sqlite": "sqlite",
+    "postgresql": "postgres",
+    "mysql": "mysql",
+    "mariadb": "mysql",
+}
 
 
 @dataclass(slots=True)
@@ -112,16 +118,17 @@ def write(connection: Connection, messages: Sequence[Message], tables: TableName
         )
     if not messages:
         return  # exec_driver_sql would run the statement once, without parameters
-    statement = put_statement(dialect, style, tables, messages)
+    statements = put_statements(dialect, style, tables, messages)
     with translated(messages, tables):
-        connection.exec_driver_sql(statement.sql, list(statement.rows))
+        for statement in statements:
+            connection.exec_driver_sql(statement.sql, list(statement.rows))
 
 
 def _language(connection: Connection) -> tuple[Dialect, Style]:
     name, driver = connection.dialect.name, connection.dialect.driver
     if name not in DIALECTS:
         raise UnknownHandle(
-            f"SQLAlchemy is connected to {name} here; Postroom writes to {' and '.join(DIALECTS)}.", dialect=name
+            f"SQLAlchemy is connected to {name} here; Postroom writes to {', '.join(DIALECTS)}.", dialect=name
         )
     # By driver, not by dialect.paramstyle: the user can set that, while exec_driver_sql passes our text on as it is.
     style: Style = "qmark" if name == "sqlite" else "numeric_dollar" if driver == "asyncpg" else "format"
@@ -135,6 +142,10 @@ def _commits_by_itself(connection: Connection) -> bool:
         driver: Any = connection.connection.driver_connection
         begins = driver.isolation_level is not None and getattr(driver, "autocommit", False) is not True
         return not begins and not driver.in_transaction
+    if DIALECTS[connection.dialect.name] == "mysql":
+        # `autocommit` is a method of these drivers; of MySQL's own connector alone it is the fact.
+        driver = connection.connection.driver_connection
+        return bool(driver.get_autocommit() if hasattr(driver, "get_autocommit") else driver.autocommit)
     return bool(getattr(connection.connection.dbapi_connection, "autocommit", False))
 
 

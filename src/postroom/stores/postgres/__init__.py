@@ -54,6 +54,7 @@ class PostgresStore:
             concurrent_writers=True,
             time_precision=timedelta(microseconds=1),
             notices_commits=False,
+            notices_relays=True,
         )
 
     async def close(self) -> None:

@@ -9,7 +9,7 @@ from operator import attrgetter, itemgetter
 
 from postroom.store import Claim, Claimed, per_lane
 from postroom.stores._choose import fair
-from postroom.stores.postgres.closer_look import CloserLook
+from postroom.stores.postgres.closer import CloserLook
 from postroom.stores.postgres.connections import Connection
 from postroom.stores.postgres.lanes import arrays
 from postroom.stores.postgres.rows import Row, claimed_in

@@ -65,6 +65,7 @@ class SQLiteStore:
             concurrent_writers=False,
             time_precision=timedelta(microseconds=1),
             notices_commits=True,
+            notices_relays=True,
         )
 
     async def close(self) -> None:

@@ -21,6 +21,7 @@ class WatchContract(StoreCase):
             await put(store, "a")
             await woken()
 
+    @needs("notices_relays")
     async def test_a_watch_tells_when_a_relay_comes_and_when_lanes_are_free_again(self, store: Store) -> None:
         relay = await a_relay(store)
         async with watched(store) as woken:
@@ -29,6 +30,7 @@ class WatchContract(StoreCase):
             await store.release(relay.owner, relay.lanes)
             await woken()
 
+    @needs("notices_relays")
     async def test_a_watch_tells_when_a_person_requeued_something(self, store: Store) -> None:
         await put(store, "a")
         relay = await a_relay(store)

@@ -1,0 +1,143 @@
+"""Postroom on MariaDB 10.6 and MySQL 8.0.17 or later, by asyncmy."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Self
+
+from postroom.message import Message
+from postroom.store import (
+    Claim,
+    Counts,
+    Lane,
+    Lost,
+    Migration,
+    Query,
+    Record,
+    RelayInfo,
+    Settled,
+    Settlement,
+    StoreCapabilities,
+)
+from postroom.stores.mysql.connections import Connection, Connections
+from postroom.stores.mysql.desk import Desk
+from postroom.stores.mysql.flow import Flow
+from postroom.stores.mysql.lanes import Lanes
+from postroom.stores.mysql.schema import Schema
+from postroom.stores.mysql.statements import Statements
+from postroom.stores.mysql.transaction import MySQLTransaction
+from postroom.stores.mysql.watch import watch
+from postroom.tables import TableNames
+from postroom.urls import redact
+
+
+class MySQLStore:
+    """See `postroom.store` for what each method promises. Leases are by the server's clock."""
+
+    def __init__(self, url: str, *, tables: TableNames | None = None, lanes: int | None = None) -> None:
+        self._url = url
+        self._tables = tables or TableNames()
+        self._connections = Connections(url, self._tables)
+        self._statements = Statements(self._tables)
+        self._schema = Schema(self._tables, lanes)
+        self._flow = Flow(self._statements)
+        self._lanes, self._desk = Lanes(self._statements), Desk(self._statements)
+
+    @property
+    def capabilities(self) -> StoreCapabilities:
+        return StoreCapabilities(
+            name="mysql",
+            durable=True,
+            shared=True,
+            concurrent_writers=True,
+            time_precision=timedelta(microseconds=1),
+            notices_commits=False,
+            notices_relays=False,
+        )
+
+    async def close(self) -> None:
+        await self._connections.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def migrate(self) -> Migration:
+        return await self._connections.run(self._migrate)
+
+    async def _migrate(self, connection: Connection) -> Migration:
+        version = self._connections.version_of(connection)
+        return await self._schema.migrate(connection, version, redact(self._url))
+
+    async def check(self) -> None:
+        await self._connections.run(lambda tx: self._schema.check(tx, redact(self._url)))
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[MySQLTransaction]:
+        async with self._connections.transaction() as connection:
+            handle = MySQLTransaction(connection)
+            try:
+                yield handle
+            finally:
+                handle.open = False
+
+    async def put(self, messages: Sequence[Message]) -> None:
+        await self._connections.run(lambda tx: MySQLTransaction(tx).write(messages, self._tables))
+
+    async def join(self, relay: RelayInfo, *, now: datetime | None = None) -> None:
+        await self._connections.run(lambda tx: self._lanes.join(tx, relay, now))
+
+    async def leave(self, owner: str) -> None:
+        await self._connections.run(lambda tx: self._lanes.leave(tx, owner))
+
+    async def relays(self) -> Sequence[RelayInfo]:
+        return await self._connections.ask(self._lanes.relays)
+
+    async def lanes(self) -> Sequence[Lane]:
+        return await self._connections.ask(self._lanes.lanes)
+
+    async def take(
+        self, owner: str, *, limit: int, lease: timedelta, lost: Lost, now: datetime | None = None
+    ) -> Sequence[Lane]:
+        return await self._connections.run(lambda tx: self._lanes.take(tx, owner, limit, lease, lost, now))
+
+    async def renew(
+        self, owner: str, lanes: Mapping[int, int], *, lease: timedelta, now: datetime | None = None
+    ) -> frozenset[int]:
+        return await self._connections.run(lambda tx: self._lanes.renew(tx, owner, lanes, lease, now))
+
+    async def release(self, owner: str, lanes: Mapping[int, int]) -> frozenset[int]:
+        return await self._connections.run(lambda tx: self._lanes.release(tx, owner, lanes))
+
+    async def claim(
+        self, owner: str, lanes: Mapping[int, int], *, limit: int, now: datetime | None = None
+    ) -> Sequence[Claim]:
+        return await self._connections.run(lambda tx: self._flow.claim(tx, owner, lanes, limit, now))
+
+    async def settle(self, settlements: Sequence[Settlement], *, now: datetime | None = None) -> Mapping[int, Settled]:
+        return await self._connections.run(lambda tx: self._flow.settle(tx, settlements, now))
+
+    async def peek(self, lanes: Collection[int], *, now: datetime | None = None) -> bool:
+        return await self._connections.ask(lambda tx: self._flow.peek(tx, lanes, now))
+
+    async def watch(self, woken: Callable[[], None]) -> None:
+        await watch(woken)
+
+    async def reconcile(self, owner: str, lanes: Mapping[int, int], *, held: Collection[int]) -> int:
+        return await self._connections.run(lambda tx: self._flow.reconcile(tx, owner, lanes, held))
+
+    async def counts(self, *, now: datetime | None = None) -> Counts:
+        return await self._connections.run(lambda tx: self._desk.counts(tx, now))
+
+    async def find(self, query: Query) -> Sequence[Record]:
+        return await self._connections.run(lambda tx: self._desk.find(tx, query))
+
+    async def requeue(self, query: Query, *, now: datetime | None = None) -> int:  # noqa: ARG002 - no clock is needed
+        return await self._connections.run(lambda tx: self._desk.requeue(tx, query))
+
+    async def discard(self, query: Query, *, now: datetime | None = None) -> int:
+        return await self._connections.run(lambda tx: self._desk.discard(tx, query, now))

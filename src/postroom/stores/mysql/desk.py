@@ -1,0 +1,88 @@
+"""What a person asks and does: counts, find, requeue, discard."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from postroom.store import Counts, Query, Record, Status
+from postroom.stores._rows import message_of
+from postroom.stores.mysql.connections import Connection
+from postroom.stores.mysql.statements import Statements
+from postroom.stores.mysql.values import many, text_of
+from postroom.stores.mysql.verdicts import Verdicts
+
+EVERYTHING = 2**63 - 1
+"""The LIMIT for none."""
+
+
+class Desk:
+    """Each method runs inside the transaction it is given."""
+
+    def __init__(self, statements: Statements) -> None:
+        self._run, self._rows = statements.run, statements.rows
+        self._verdicts = Verdicts(statements)
+
+    async def counts(self, connection: Connection, now: datetime | None) -> Counts:
+        by_status: dict[Status, int] = dict(await self._rows(connection, "counts"))
+        ((oldest, at),) = await self._rows(connection, "oldest", now=text_of(now))
+        lag = timedelta(0) if oldest is None else max(at - oldest, timedelta(0))
+        ((parked,),) = await self._rows(connection, "parked")
+        return Counts(by_status=by_status, lag=lag, parked=parked)
+
+    async def find(self, connection: Connection, query: Query) -> Sequence[Record]:
+        limit = EVERYTHING if query.limit is None else query.limit
+        rows = await self._rows(connection, "find", **_parameters(query), limit=limit)
+        return [_record(*row) for row in rows]
+
+    async def requeue(self, connection: Connection, query: Query) -> int:
+        found = await self._alone_with(connection, query, "dead", "failed")
+        await self._run(connection, "requeue", seqs=many(found))
+        await self._verdicts.look_after(connection, {key for key in found.values() if key is not None})
+        return len(found)
+
+    async def discard(self, connection: Connection, query: Query, now: datetime | None) -> int:
+        found = await self._alone_with(connection, query, "dead", "failed", "pending")
+        await self._run(connection, "discard", seqs=many(found), now=text_of(now))
+        await self._verdicts.look_after(connection, {key for key in found.values() if key is not None})
+        return len(found)
+
+    async def _alone_with(self, connection: Connection, query: Query, *statuses: Status) -> dict[int, str | None]:
+        """The messages that match, in one of these statuses, with no claim possible until this transaction ends."""
+        rows = await self._rows(connection, "matching", **_parameters(query), statuses=statuses)
+        await self._run(connection, "lock_lanes", lanes=many(sorted({lane for _, lane, _ in rows})))
+        seqs = many(seq for seq, *_ in rows)
+        return dict(await self._rows(connection, "still", seqs=seqs, statuses=statuses))
+
+
+def _parameters(query: Query) -> dict[str, Any]:
+    return {
+        "any_id": not query.ids,
+        "ids": many(str(id) for id in query.ids),
+        "status": query.status,
+        "type": query.type,
+        "key": query.key,
+        "since": text_of(query.since),
+    }
+
+
+def _record(*row: Any) -> Record:
+    seq, status, attempts, lane, created, updated, owner, locked, due, settled, digest, code, error, parked = row[:14]
+    return Record(
+        seq=seq,
+        status=status,
+        attempts=attempts,
+        lane=lane,
+        created_at=created,
+        updated_at=updated,
+        message=message_of(*row[14:]),
+        owner=owner,
+        locked_at=locked,
+        due_at=due,
+        settled_at=settled,
+        digest=digest,
+        last_error_code=code,
+        last_error=error,
+        parked=bool(parked),
+    )

@@ -1,0 +1,99 @@
+"""Who may send what: take, renew, release."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from postroom.store import Lane, Lost, RelayInfo
+from postroom.stores._choose import after_a_crash
+from postroom.stores._time import MICROSECOND
+from postroom.stores.mysql.connections import Connection
+from postroom.stores.mysql.statements import Statements
+from postroom.stores.mysql.values import many, pairs, text_of
+from postroom.stores.mysql.verdicts import Verdicts
+
+
+class Lanes:
+    """Each method runs inside the transaction it is given."""
+
+    def __init__(self, statements: Statements) -> None:
+        self._run, self._rows = statements.run, statements.rows
+        self._verdicts = Verdicts(statements)
+
+    async def join(self, connection: Connection, relay: RelayInfo, now: datetime | None) -> None:
+        await self._run(
+            connection,
+            "join",
+            owner=relay.owner,
+            name=relay.name,
+            host=relay.host,
+            pid=relay.pid,
+            version=relay.version,
+            now=text_of(now),
+        )
+
+    async def leave(self, connection: Connection, owner: str) -> None:
+        await self._run(connection, "leave", owner=owner)
+
+    async def relays(self, connection: Connection) -> Sequence[RelayInfo]:
+        return [
+            RelayInfo(owner=owner, name=name, host=host, pid=pid, version=version, seen_at=seen)
+            for owner, name, host, pid, version, seen in await self._rows(connection, "relays")
+        ]
+
+    async def lanes(self, connection: Connection) -> Sequence[Lane]:
+        return [Lane(*row) for row in await self._rows(connection, "lanes")]
+
+    async def take(
+        self, connection: Connection, owner: str, limit: int, lease: timedelta, lost: Lost, now: datetime | None
+    ) -> Sequence[Lane]:
+        free = [lane for (lane,) in await self._rows(connection, "free", limit=limit, now=text_of(now))]
+        if not free:
+            return []
+        lanes = many(free)
+        await self._run(connection, "take", owner=owner, lanes=lanes, lease=lease // MICROSECOND, now=text_of(now))
+        await self._let_go(connection, lanes, lost, now)
+        return [Lane(*row) for row in await self._rows(connection, "taken", lanes=lanes)]
+
+    async def _let_go(self, connection: Connection, lanes: tuple[int, ...], lost: Lost, now: datetime | None) -> None:
+        """Count an attempt for what an earlier owner had in flight here, and drop its claim (R6)."""
+        dropped = await self._rows(connection, "in_flight", lanes=lanes)
+        if not dropped:
+            return
+        await self._run(connection, "let_go", lanes=lanes)
+        seqs = many(seq for (claim,) in dropped for seq in numbers(claim))
+        rows = await self._rows(connection, "lost", seqs=seqs)
+        verdicts, keys = after_a_crash([(seq, key, attempts) for seq, key, attempts in rows], lost)
+        await self._verdicts.record(connection, verdicts, now, solo=True)
+        await self._verdicts.look_after(connection, keys)
+
+    async def renew(
+        self, connection: Connection, owner: str, lanes: Mapping[int, int], lease: timedelta, now: datetime | None
+    ) -> frozenset[int]:
+        mine = await self._mine(connection, owner, lanes, now)
+        if mine:
+            await self._run(connection, "renew", lanes=many(mine), lease=lease // MICROSECOND, now=text_of(now))
+        return frozenset(mine)
+
+    async def release(self, connection: Connection, owner: str, lanes: Mapping[int, int]) -> frozenset[int]:
+        mine = await self._mine(connection, owner, lanes, None)
+        idle = [lane for (lane,) in await self._rows(connection, "idle", lanes=many(mine))]
+        if idle:
+            await self._run(connection, "release", lanes=many(idle))
+        return frozenset(idle)
+
+    async def _mine(
+        self, connection: Connection, owner: str, lanes: Mapping[int, int], now: datetime | None
+    ) -> Sequence[int]:
+        rows = await self._rows(connection, "mine", owner=owner, lanes=many(lanes), held=pairs(lanes), now=text_of(now))
+        return [lane for lane, *_ in rows]
+
+
+def numbers(text: str) -> list[int]:
+    """The seqs of a claim.
+
+    >>> numbers("3,5")
+    [3, 5]
+    """
+    return [int(number) for number in text.split(",")]

@@ -1,0 +1,131 @@
+"""The tables: made, brought up to date, checked.
+
+These databases commit after every CREATE, so an `init` may die half-way. What is begun is written down first, with the
+number of lanes, and each statement may be run again: the next `init` finishes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from zlib import crc32
+
+from postroom.errors import StoreError, StoreUnavailable
+from postroom.store import Migration
+from postroom.stores._migrate import Step, newest, not_ours, other_lanes, pending, require
+from postroom.stores._sql import backquoted, rename
+from postroom.stores.mysql.connections import Connection
+from postroom.stores.mysql.versions import Version
+from postroom.tables import TableNames
+
+PACKAGE = "postroom.stores.mysql"
+LANES_DEFAULT = 64
+WAIT_SECONDS = 60
+COLLATION = "utf8mb4_nopad_bin"
+"""As schema.sql has it."""
+SAFE_LOGS = ("ROW", "MIXED")
+
+
+class Schema:
+    """Each method runs on the connection it is given."""
+
+    def __init__(self, tables: TableNames, lanes: int | None) -> None:
+        self._tables = tables
+        self._lanes = lanes
+        self._versions = backquoted(tables.qualified("schema"))
+
+    async def migrate(self, connection: Connection, version: Version, store: str) -> Migration:
+        await _require_safe_log(connection, store)
+        # Two at once: one waits here until the other is done. The lock also goes with the connection.
+        lock = f"postroom {crc32(f'{store} {self._tables.qualified()}'.encode())}"
+        ((got,),) = await _rows(connection, "SELECT get_lock(%s, %s)", lock, WAIT_SECONDS)
+        if not got:
+            raise StoreUnavailable(
+                f"Another `postroom init` of {store} does not come to an end: try again when it has."
+            )
+        try:
+            return await self._migrate(connection, version, store)
+        finally:
+            await _rows(connection, "SELECT release_lock(%s)", lock)
+
+    async def _migrate(self, connection: Connection, version: Version, store: str) -> Migration:
+        before = await self._version(connection)
+        if before is None and await self._has(connection, self._tables.name()):
+            raise not_ours(store, self._tables)
+        steps = pending(PACKAGE, before or 0)
+        lanes = await self._choose_lanes(connection, before)
+        if steps and before is None:
+            await self._make_room(connection, version)
+        for step in steps:
+            await self._apply(connection, step, version, lanes)
+        return Migration(before=before or 0, after=newest(PACKAGE), applied=[step.name for step in steps])
+
+    async def check(self, connection: Connection, store: str) -> None:
+        require(PACKAGE, await self._version(connection) or 0, store=store, tables=self._tables)
+
+    async def _apply(self, connection: Connection, step: Step, version: Version, lanes: int) -> None:
+        begin = f"INSERT IGNORE INTO {self._versions} (version, name, lanes) VALUES (%s, %s, %s)"  # noqa: S608 - a checked name
+        await _rows(connection, begin, step.number, step.name, lanes)
+        script = backquoted(rename(step.sql, self._tables, lanes)).replace(COLLATION, version.collation)
+        for statement in split(script):
+            await connection.cursor().execute(statement)
+        done = f"UPDATE {self._versions} SET applied_at = utc_timestamp(6) WHERE version = %s"  # noqa: S608 - the same
+        await _rows(connection, done, step.number)
+
+    async def _make_room(self, connection: Connection, version: Version) -> None:
+        if self._tables.schema is not None:
+            await _rows(connection, f"CREATE DATABASE IF NOT EXISTS `{self._tables.schema}`")
+        await _rows(
+            connection,
+            f"CREATE TABLE IF NOT EXISTS {self._versions} (version int NOT NULL PRIMARY KEY, name varchar(255) NOT NULL, "
+            f"lanes int, applied_at datetime(6)) ENGINE = InnoDB CHARACTER SET utf8mb4 COLLATE {version.collation}",
+        )
+
+    async def _version(self, connection: Connection) -> int | None:
+        """The last step that was finished; 0 when one was begun, None when none ever was."""
+        if not await self._has(connection, self._tables.name("schema")):
+            return None
+        steps = await _rows(connection, f"SELECT version, applied_at IS NOT NULL FROM {self._versions}")  # noqa: S608 - the same
+        return max((number for number, is_done in steps if is_done), default=0 if steps else None)
+
+    async def _has(self, connection: Connection, table: str) -> bool:
+        known = (
+            "SELECT 1 FROM information_schema.tables WHERE table_schema = coalesce(%s, database()) AND table_name = %s"
+        )
+        return bool(await _rows(connection, known, self._tables.schema, table))
+
+    async def _choose_lanes(self, connection: Connection, version: int | None) -> int:
+        """As many as there are, or are being made; else as asked for."""
+        if version is None:
+            return self._lanes or LANES_DEFAULT
+        ((found,),) = await _rows(connection, f"SELECT lanes FROM {self._versions} ORDER BY version LIMIT 1")  # noqa: S608 - the same
+        if self._lanes is not None and found != self._lanes:
+            raise other_lanes(found, self._lanes)
+        return int(found)
+
+
+async def _require_safe_log(connection: Connection, store: str) -> None:
+    """SKIP LOCKED, and a default that is random, come out otherwise on a replica that is sent the statements."""
+    wanted = "SHOW GLOBAL VARIABLES WHERE variable_name IN ('log_bin', 'binlog_format')"
+    found = {name.lower(): value.upper() for name, value in await _rows(connection, wanted)}
+    if found.get("log_bin") == "ON" and found.get("binlog_format", "ROW") not in SAFE_LOGS:
+        raise StoreError(
+            f"The database at {store} logs statements for its replicas, which would come out otherwise there: "
+            "set binlog_format = ROW."
+        )
+
+
+async def _rows(connection: Connection, sql: str, *parameters: Any) -> Sequence[tuple[Any, ...]]:
+    cursor = connection.cursor()
+    await cursor.execute(sql, parameters or None)
+    found: Sequence[tuple[Any, ...]] = await cursor.fetchall()
+    return found
+
+
+def split(script: str) -> list[str]:
+    """The statements of a script, one by one: each ends with a semicolon at the end of a line.
+
+    >>> split("CREATE TABLE a (b int);\\nCREATE TABLE c (d int);\\n")
+    ['CREATE TABLE a (b int)', 'CREATE TABLE c (d int)']
+    """
+    return [statement.strip() for statement in (script + "\n").split(";\n") if statement.strip()]
