@@ -151,12 +151,12 @@ def test_a_database_that_we_do_not_speak_is_named() -> None:
         name, driver = "oracle", "oracledb"
 
     class Connection:
-        dialect, vendor = Dialect, "mysql"
+        dialect, vendor = Dialect, "oracle"
 
     oracle: Any = Connection()
-    with pytest.raises(UnknownHandle, match="connected to oracle here; Postroom writes to sqlite and postgresql"):
+    with pytest.raises(UnknownHandle, match="connected to oracle here; Postroom writes to sqlite, postgresql, mysql"):
         write(oracle, [PAID], TableNames())
-    with pytest.raises(UnknownHandle, match="connected to mysql here"):
+    with pytest.raises(UnknownHandle, match="connected to oracle here"):
         django(oracle)
 
 

@@ -124,6 +124,9 @@ async def test_lanes_and_claims_are_locked_by_their_primary_key(
     store: MySQLStore, mariadb_home: MariaDBHome, open_rows: int
 ) -> None:
     """These tables are small, and a small table is soon read whole: that would wait for everybody's locks."""
+    for lane in range(3):
+        mariadb_home.sql(f"INSERT INTO outbox_claim VALUES ({lane}, DEFAULT, 1, 'a', '1', utc_timestamp(6))")
+        mariadb_home.sql(f"INSERT INTO outbox_hold VALUES ('k{lane}', {lane}, NULL)")
     mariadb_home.sql(f"DELETE FROM outbox WHERE in_line IS NOT NULL AND seq > {PUBLISHED + open_rows}")
     lanes = tuple(range(64))
     seqs = tuple(range(PUBLISHED + 1, PUBLISHED + 1 + open_rows))
@@ -133,6 +136,13 @@ async def test_lanes_and_claims_are_locked_by_their_primary_key(
         "in_flight": {"lanes": lanes},
         "flying": {"lanes": lanes, "ids": (1, 2, 3)},
         "publish": {"seqs": seqs, "now": None},
+        "fence": {"listed": "[1, 2]"},
+        "let_go": {"listed": "[1, 2]"},
+        "reconcile": {"listed": "[1, 2]", "owner": "a", "mine": ((1, 1), (2, 1)), "held": (0,)},
+        "free_keys": {"listed": '["a", "b"]'},
+        "take": {"lanes": lanes, "owner": "a", "lease": 1, "now": None},
+        "renew": {"lanes": lanes, "lease": 1, "now": None},
+        "release": {"lanes": lanes},
     }
 
     async def explain(connection: Connection) -> dict[str, set[tuple[str, str]]]:
@@ -140,11 +150,13 @@ async def test_lanes_and_claims_are_locked_by_their_primary_key(
         cursor = connection.cursor()
         for name, parameters in asked.items():
             await cursor.execute("EXPLAIN " + store._statements.texts[name], parameters)
-            found[name] = {(row[3], row[5]) for row in await cursor.fetchall()}
+            found[name] = {(row[3], row[5]) for row in await cursor.fetchall() if "json_table" not in str(row[9])}
         return found
 
     found = await store._connections.run(explain)
-    assert {name: ways for name, ways in found.items() if ways != {("range", "PRIMARY")}} == {}
+    assert {
+        name: ways for name, ways in found.items() if not ways <= {("range", "PRIMARY"), ("eq_ref", "PRIMARY")}
+    } == {}
 
 
 async def test_a_round_of_a_relay_reads_few_times_what_it_sends(store: MySQLStore) -> None:

@@ -7,13 +7,13 @@ from tests.unit.stores.catalogues import catalogue
 from tests.unit.stores.homes import MariaDBHome, columns
 
 from postroom.errors import SchemaMismatch, StoreError
-from postroom.store import Query
+from postroom.store import Buried, Query, Retry
 from postroom.stores._migrate import steps
 from postroom.stores._sql import backquoted, rename
 from postroom.stores.mysql import schema
 from postroom.stores.mysql.schema import split
 from postroom.tables import TableNames
-from postroom.testing.contracts._case import a_message, a_relay, put
+from postroom.testing.contracts._case import SECOND, a_message, a_relay, put
 
 pytestmark = pytest.mark.anyio
 STATEMENTS = split(backquoted(rename(steps(schema.PACKAGE)[0].sql, TableNames())))
@@ -100,6 +100,22 @@ async def test_the_tables_may_be_in_another_database(mariadb_home: MariaDBHome) 
         assert mariadb_home.sql("SHOW TABLES") == []
     finally:
         mariadb_home.sql(f"DROP DATABASE IF EXISTS {name}")
+
+
+async def test_what_a_broker_said_is_kept_in_any_alphabet(mariadb_home: MariaDBHome) -> None:
+    """The database's own character set is latin1 here."""
+    async with mariadb_home.open() as store:
+        await store.migrate()
+        await put(store, "ключ", "注文")
+        relay = await a_relay(store)
+        first, second = await relay.claim()
+        await relay.settle([first], Buried("КОД", "отказано ☃ 𝄞"))
+        await relay.settle([second], Retry(SECOND, "КОД", "отказано ☃ 𝄞"))
+        for record in await store.find(Query()):
+            assert (record.last_error_code, record.last_error) == ("КОД", "отказано ☃ 𝄞")
+        assert await store.requeue(Query()) == 2
+        assert len(await relay.drain()) == 2
+    assert mariadb_home.sql("SELECT key FROM outbox_hold") == []
 
 
 async def test_the_longest_keys_and_names_fit(mariadb_home: MariaDBHome) -> None:

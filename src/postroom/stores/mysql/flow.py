@@ -10,7 +10,7 @@ from postroom.stores.mysql.claiming import Claiming
 from postroom.stores.mysql.connections import Connection
 from postroom.stores.mysql.lanes import numbers
 from postroom.stores.mysql.statements import Statements
-from postroom.stores.mysql.values import many, pairs, text_of
+from postroom.stores.mysql.values import listed, many, pairs, text_of
 from postroom.stores.mysql.verdicts import Verdicts
 
 
@@ -68,7 +68,7 @@ class Flow:
         lanes, ids = many({claim.lane for claim in claims}), many(claim.id for claim in claims)
         rows = await self._rows(connection, "flying", lanes=lanes, ids=ids)
         if rows:
-            await self._run(connection, "fence", lanes=many(lane for lane, *_ in rows))
+            await self._run(connection, "fence", listed=listed(lane for lane, *_ in rows))
         return {id: numbers(seqs) for _, id, seqs in rows}
 
     async def _why(self, connection: Connection, claim: Claim) -> Settled:
@@ -86,7 +86,7 @@ class Flow:
             connection,
             "reconcile",
             owner=owner,
-            lanes=many(lanes),
+            listed=listed(lanes),
             mine=pairs(lanes),
             held=tuple(held) or (0,),  # NOT IN (NULL) would keep them all
         )

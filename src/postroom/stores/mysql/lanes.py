@@ -10,7 +10,7 @@ from postroom.stores._choose import after_a_crash
 from postroom.stores._time import MICROSECOND
 from postroom.stores.mysql.connections import Connection
 from postroom.stores.mysql.statements import Statements
-from postroom.stores.mysql.values import many, pairs, text_of
+from postroom.stores.mysql.values import listed, many, pairs, text_of
 from postroom.stores.mysql.verdicts import Verdicts
 
 
@@ -61,7 +61,7 @@ class Lanes:
         dropped = await self._rows(connection, "in_flight", lanes=lanes)
         if not dropped:
             return
-        await self._run(connection, "let_go", lanes=lanes)
+        await self._run(connection, "let_go", listed=listed(lanes))
         seqs = many(seq for (claim,) in dropped for seq in numbers(claim))
         rows = await self._rows(connection, "lost", seqs=seqs)
         verdicts, keys = after_a_crash([(seq, key, attempts) for seq, key, attempts in rows], lost)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,6 +21,11 @@ class Piece:
 def many(values: Iterable[Any]) -> tuple[Any, ...]:
     """A list as one parameter: `IN :values`. An empty one holds a NULL, which is equal to nothing."""
     return tuple(values) or (None,)
+
+
+def listed(values: Iterable[Any]) -> str:
+    """A list as a table to join from: `JSON_TABLE(:listed, …)`."""
+    return json.dumps(list(values))
 
 
 def pairs(lanes: Mapping[int, int]) -> tuple[tuple[int, int], ...]:

@@ -12,7 +12,7 @@ from postroom.store import ERROR_MAX, Buried, Expired, Published, Retry, Unsent,
 from postroom.stores._time import MICROSECOND
 from postroom.stores.mysql.connections import Connection
 from postroom.stores.mysql.statements import Statements
-from postroom.stores.mysql.values import many, text_of
+from postroom.stores.mysql.values import listed, many, text_of
 
 CODE_MAX = 255
 AT_ONCE = "1000-01-01"
@@ -67,7 +67,7 @@ class Verdicts:
             for key, lane, parks, until in found
         ]
         if over := set(keys) - {hold["key"] for hold in holds}:
-            await self._run(connection, "free_keys", keys=many(sorted(over)))
+            await self._run(connection, "free_keys", listed=listed(sorted(over)))
         if holds:
             await self._run_many(connection, "hold_keys", sorted(holds, key=lambda hold: str(hold["key"])))
 

@@ -122,9 +122,11 @@ ORDER BY lane
 FOR UPDATE
 
 -- name: fence
--- Those that `flying` locked, and no others: without the row, nothing of a settle is written.
-DELETE FROM outbox_claim
-WHERE lane IN :lanes
+-- Those that `flying` locked, and no others: without the row, nothing of a settle is written. As a join from the list: a
+-- plain DELETE takes no hint, and walks along a table as small as this one, where it waits for everybody's claims.
+DELETE c
+FROM JSON_TABLE(:listed, '$[*]' COLUMNS (lane int PATH '$')) AS l
+STRAIGHT_JOIN outbox_claim AS c FORCE INDEX (PRIMARY) ON c.lane = l.lane
 
 -- name: is_mine
 -- R21: no claim row, and nobody took the lane since: this settle was carried out before. Else it is lost.
@@ -158,8 +160,8 @@ WHERE seq IN :seqs
 -- name: bury
 UPDATE JSON_TABLE(:verdicts, '$[*]' COLUMNS (
     seq bigint PATH '$.seq',
-    code varchar(255) PATH '$.code',
-    error varchar(512) PATH '$.error',
+    code varchar(255) CHARACTER SET utf8mb4 PATH '$.code',
+    error varchar(512) CHARACTER SET utf8mb4 PATH '$.error',
     park boolean PATH '$.park')) AS v
 STRAIGHT_JOIN outbox AS o ON o.seq = v.seq
 SET o.outcome = 'dead',
@@ -177,8 +179,8 @@ WHERE true
 UPDATE JSON_TABLE(:verdicts, '$[*]' COLUMNS (
     seq bigint PATH '$.seq',
     wait bigint PATH '$.wait',
-    code varchar(255) PATH '$.code',
-    error varchar(512) PATH '$.error',
+    code varchar(255) CHARACTER SET utf8mb4 PATH '$.code',
+    error varchar(512) CHARACTER SET utf8mb4 PATH '$.error',
     spent int PATH '$.spent')) AS v
 STRAIGHT_JOIN outbox AS o ON o.seq = v.seq
 SET o.attempts = o.attempts + v.spent,
@@ -202,16 +204,19 @@ WHERE aside IN :keys
 GROUP BY aside
 
 -- name: free_keys
-DELETE FROM outbox_hold
-WHERE `key` IN :keys
+DELETE h
+FROM JSON_TABLE(:listed, '$[*]' COLUMNS (name varchar(200) CHARACTER SET utf8mb4 PATH '$')) AS k
+STRAIGHT_JOIN outbox_hold AS h FORCE INDEX (PRIMARY) ON h.`key` = k.name
 
 -- name: hold_keys
 REPLACE INTO outbox_hold (`key`, lane, until)
 VALUES (:key, :lane, :until)
 
 -- name: reconcile
-DELETE FROM outbox_claim
-WHERE lane IN :lanes
-  AND owner = :owner  -- guard: owner
-  AND (lane, epoch) IN :mine  -- guard: epoch
-  AND id NOT IN :held
+DELETE c
+FROM JSON_TABLE(:listed, '$[*]' COLUMNS (lane int PATH '$')) AS l
+STRAIGHT_JOIN outbox_claim AS c FORCE INDEX (PRIMARY) ON c.lane = l.lane
+WHERE true
+  AND c.owner = :owner  -- guard: owner
+  AND (c.lane, c.epoch) IN :mine  -- guard: epoch
+  AND c.id NOT IN :held

@@ -52,8 +52,9 @@ FOR UPDATE
 -- name: let_go
 -- R6: every claim of a taken lane is an earlier owner's, also one of mine. Deleting it is what stops that owner's settle:
 -- the two wait for each other on this row.
-DELETE FROM outbox_claim
-WHERE lane IN :lanes
+DELETE c
+FROM JSON_TABLE(:listed, '$[*]' COLUMNS (lane int PATH '$')) AS l
+STRAIGHT_JOIN outbox_claim AS c FORCE INDEX (PRIMARY) ON c.lane = l.lane
 
 -- name: lost
 SELECT seq, `key`, attempts
