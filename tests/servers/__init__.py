@@ -41,6 +41,8 @@ REGISTRY = {
     "postgres": "tests.servers.postgres",
     "pgbouncer": "tests.servers.pgbouncer",
     "kafka": "tests.servers.kafka",
+    "mongo": "tests.servers.mongo",
+    "mongo_standalone": "tests.servers.mongo_standalone",
 }
 
 

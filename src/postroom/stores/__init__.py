@@ -18,6 +18,8 @@ SCHEMES = {
     "sqlite": "sqlite:///shop.db",
     "postgresql": "postgresql://user@host/database",
     "postgres": "postgresql://user@host/database",
+    "mongodb": "mongodb://host/database?replicaSet=rs0",
+    "mongodb+srv": "mongodb://host/database?replicaSet=rs0",
 }
 """What can be opened, with an example of each."""
 
@@ -84,6 +86,17 @@ def _postgres(url: str, tables: TableNames | None, lanes: int | None) -> Store:
     return PostgresStore(url, tables=tables, lanes=lanes)
 
 
+def _mongo(url: str, tables: TableNames | None, lanes: int | None) -> Store:
+    try:
+        from postroom.stores.mongo import MongoStore
+    except ImportError as exc:
+        raise MissingDependency(
+            "MongoDB needs the driver PyMongo, which is not installed: run `pip install 'postroom[mongo]'`.",
+            extra="mongo",
+        ) from exc
+    return MongoStore(url, tables=tables, lanes=lanes)
+
+
 async def drop_tables(url: str, tables: TableNames) -> None:
     """Drop the tables of these names in the store that this URL names; with all that is in them, and for good."""
     from postroom.urls import split_scheme
@@ -97,6 +110,10 @@ async def drop_tables(url: str, tables: TableNames) -> None:
             from postroom.stores.postgres.drop import drop as drop_in_postgres
 
             await drop_in_postgres(url, tables)
+        case "mongodb" | "mongodb+srv":
+            from postroom.stores.mongo.drop import drop as drop_in_mongo
+
+            await drop_in_mongo(url, tables)
 
 
 def sqlite_path(url: str) -> Path:
@@ -123,4 +140,6 @@ _OPENERS: dict[str, Callable[[str, TableNames | None, int | None], Store]] = {
     "sqlite": _sqlite,
     "postgresql": _postgres,
     "postgres": _postgres,
+    "mongodb": _mongo,
+    "mongodb+srv": _mongo,
 }
