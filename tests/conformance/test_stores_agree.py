@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import psycopg
+import pymongo
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -25,6 +26,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from postroom.message import Message
 from postroom.store import Buried, Claim, Expired, Published, Query, Retry, Settlement, Store, Unsent, Verdict
 from postroom.stores.memory import MemoryStore
+from postroom.stores.mongo import MongoStore
 from postroom.stores.postgres import PostgresStore
 from postroom.stores.sqlite import SQLiteStore
 from postroom.testing.contracts._case import NOON, SECOND, lost
@@ -230,3 +232,14 @@ def test_postgres_agrees_with_memory(postgres_database: str) -> None:
             return PostgresStore(postgres_database, lanes=self.lanes)
 
     check(Postgres)
+
+
+@pytest.mark.timeout(300)
+def test_mongo_agrees_with_memory(mongo_database: str) -> None:
+    class Mongo(Agreement):
+        def open(self) -> Store:
+            with pymongo.MongoClient[dict[str, Any]](mongo_database) as client:
+                client.drop_database(client.get_default_database())
+            return MongoStore(mongo_database, lanes=self.lanes)
+
+    check(Mongo)
