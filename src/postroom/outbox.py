@@ -45,7 +45,10 @@ class Outbox:
         tables: TableNames = TableNames(),  # noqa: B008 - a frozen value
         limits: Limits = Limits(),  # noqa: B008 - a frozen value
         listeners: Listeners | None = None,
+        without_transactions: bool = False,
     ) -> None:
+        self.without_transactions = without_transactions
+        """Take PyMongo's Database, on a server that has no transactions; see docs/how-to/without-transactions.md."""
         self.tables = tables
         self.limits = limits
         self.listeners = listeners
@@ -81,7 +84,8 @@ class Outbox:
         if len(messages) > 1:
             _check_unique("id", [message.id for message in messages])
             _check_unique("idempotency key", [each.idempotency_key for each in messages if each.idempotency_key])
-        handle.check()
+        if not (self.without_transactions and getattr(handle, "stands_alone", False)):
+            handle.check()
         written = handle.write(traced(messages, self.limits), self.tables)
         if not self.listeners:
             return written

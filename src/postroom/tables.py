@@ -10,8 +10,9 @@ from postroom.errors import ConfigError
 NAME_MAX = 48
 """How long a table prefix or schema may be. Short enough that prefix and `_messages` stay below PostgreSQL's 63 bytes."""
 
-Part = Literal["", "lane", "claim", "hold", "relay", "schema", "messages"]
-"""The tables: the messages themselves, what is around them, and the view that people read."""
+Part = Literal["", "lane", "claim", "hold", "relay", "schema", "counter", "messages"]
+"""The tables: the messages themselves, what is around them, and the view that people read. `counter` is
+MongoDB's, which has no sequences."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 import psycopg
+import pymongo
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -26,6 +27,7 @@ from tests.servers.mariadb import connect
 from postroom.message import Message
 from postroom.store import Buried, Claim, Expired, Published, Query, Retry, Settlement, Store, Unsent, Verdict
 from postroom.stores.memory import MemoryStore
+from postroom.stores.mongo import MongoStore
 from postroom.stores.mysql import MySQLStore
 from postroom.stores.postgres import PostgresStore
 from postroom.stores.sqlite import SQLiteStore
@@ -246,3 +248,13 @@ def test_mariadb_agrees_with_memory(mariadb_database: str) -> None:
             return MySQLStore(mariadb_database, lanes=self.lanes)
 
     check(MariaDB)
+
+
+def test_mongo_agrees_with_memory(mongo_database: str) -> None:
+    class Mongo(Agreement):
+        def open(self) -> Store:
+            with pymongo.MongoClient[dict[str, Any]](mongo_database) as client:
+                client.drop_database(client.get_default_database())
+            return MongoStore(mongo_database, lanes=self.lanes)
+
+    check(Mongo)

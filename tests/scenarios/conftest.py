@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-DATABASES = ("sqlite", "postgres", "mariadb")
+DATABASES = ("sqlite", "postgres", "mariadb", "mongo")
 
 
 @pytest.fixture(params=DATABASES)

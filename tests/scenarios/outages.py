@@ -33,6 +33,7 @@ def outage_of(url: str) -> Outage:
         "sqlite": SqliteOutage,
         "postgresql": PostgresOutage,
         "mariadb": MariaDBOutage,
+        "mongodb": MongoOutage,
     }
     return kinds[urlsplit(url).scheme](url)
 
@@ -118,3 +119,46 @@ class MariaDBOutage:
         with closing(connect_to_mariadb(self._url)) as connection, connection.cursor() as cursor:
             cursor.execute(query)
             return bool(cursor.fetchone() != (0,))
+
+
+class MongoOutage:
+    """A transaction that never ends has written every document: whoever else wants to write one is refused."""
+
+    def __init__(self, url: str) -> None:
+        from pymongo import MongoClient
+
+        self._client = MongoClient[dict[str, Any]](url)
+        self._session: Any = None
+        self.struck = 0
+
+    def begin(self) -> float:
+        from pymongo.errors import OperationFailure
+
+        database = self._client.get_default_database()
+        names = [name for name in database.list_collection_names() if name.startswith("outbox")]
+        while not self.struck:
+            self._session = self._client.start_session()
+            self._session.start_transaction()
+            try:
+                for name in names:
+                    touched = database[name].update_many({}, {"$set": {"taken_away": True}}, session=self._session)
+                    self.struck += touched.modified_count
+            except OperationFailure:  # the relay was writing: once more
+                self._session.end_session()
+                self.struck = 0
+        return 0.0
+
+    def end(self) -> None:
+        if self._session is not None:
+            self._session.abort_transaction()
+            self._session.end_session()
+        self._client.close()
+
+    def is_locked(self) -> bool:
+        """Is a transaction of somebody else open?"""
+        with self._client:
+            stages: list[dict[str, Any]] = [
+                {"$currentOp": {"allUsers": True, "idleSessions": True}},
+                {"$match": {"transaction": {"$exists": True}}},
+            ]
+            return bool(list(self._client.admin.aggregate(stages)))

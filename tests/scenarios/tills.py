@@ -30,7 +30,12 @@ class Till(Protocol):
 
 def open_till(url: str) -> Till:
     """A connection as a service holds one; patient, since a relay may be stopped with a lock in its hand."""
-    kinds: dict[str, Callable[[str], Till]] = {"sqlite": SqliteTill, "postgresql": PostgresTill, "mariadb": MariaDBTill}
+    kinds: dict[str, Callable[[str], Till]] = {
+        "sqlite": SqliteTill,
+        "postgresql": PostgresTill,
+        "mariadb": MariaDBTill,
+        "mongodb": MongoTill,
+    }
     return kinds[urlsplit(url).scheme](url)
 
 
@@ -81,6 +86,33 @@ class MariaDBTill(SqlTill):
 class PostgresTill(SqlTill):
     def __init__(self, url: str) -> None:
         super().__init__(psycopg.connect(url, autocommit=True))
+
+
+class MongoTill:
+    """By PyMongo, in a transaction of a session."""
+
+    def __init__(self, url: str) -> None:
+        from pymongo import MongoClient
+
+        self._client = MongoClient[dict[str, Any]](url)
+        self._orders = self._client.get_default_database()["orders"]
+
+    def prepare(self) -> None:
+        self._orders.create_index("name")
+
+    def shop(self, names: Sequence[Name], *, keep: bool) -> None:
+        with self._client.start_session() as session, session.start_transaction():
+            for name in names:
+                self._orders.insert_one({"name": name.key, "number": name.number}, session=session)
+                Outbox().put(session, Message("order.paid", key=name.key, data=name.number))
+            if not keep:
+                session.abort_transaction()
+
+    def orders(self) -> set[Name]:
+        return {Name(each["name"], each["number"]) for each in self._orders.find()}
+
+    def close(self) -> None:
+        self._client.close()
 
 
 def connect_to_mariadb(url: str) -> Any:

@@ -42,6 +42,8 @@ REGISTRY = {
     "pgbouncer": "tests.servers.pgbouncer",
     "kafka": "tests.servers.kafka",
     "mariadb": "tests.servers.mariadb",
+    "mongo": "tests.servers.mongo",
+    "mongo_standalone": "tests.servers.mongo_standalone",
 }
 
 

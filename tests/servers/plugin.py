@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
-from tests.servers import REGISTRY, NotHere, Server, Unavailable, kafka, start
+from tests.servers import REGISTRY, NotHere, Server, Unavailable, kafka, mongo, start
 from tests.servers.broker import Broker, broker_of_my_own
 from tests.servers.cluster import LOCKED, LOCKED_PASSWORD
 from tests.servers.databases import fresh_database, fresh_mariadb_database, in_database
+from tests.servers.mongod import Mongod, mongod_of_my_own
 from tests.servers.run import current
 from tests.servers.topics import fresh_topic
 
@@ -153,3 +154,34 @@ def kafka_broker() -> Iterator[Broker]:
         except (NotHere, OSError) as error:
             do_without("kafka", str(error))
         yield broker
+
+
+@pytest.fixture(scope="session")
+def mongo_url() -> str:
+    """The URL of a MongoDB replica set on which this test run may create databases, without a database in it."""
+    return have("mongo").url
+
+
+@pytest.fixture
+def mongo_database(mongo_url: str) -> Iterator[str]:
+    """The URL of a fresh, empty database that is dropped afterwards."""
+    with mongo.fresh_database(mongo_url) as url:
+        yield url
+
+
+@pytest.fixture
+def mongo_standalone_database() -> Iterator[str]:
+    """The same on a server that is no replica set, and has no transactions."""
+    with mongo.fresh_database(have("mongo_standalone").url) as url:
+        yield url
+
+
+@pytest.fixture
+def mongo_server() -> Iterator[Mongod]:
+    """A MongoDB of this test's own, which it may kill and start again."""
+    with ExitStack() as ending:
+        try:
+            server = ending.enter_context(mongod_of_my_own(mongo.program()))
+        except (NotHere, OSError) as error:
+            do_without("mongo", str(error))
+        yield server

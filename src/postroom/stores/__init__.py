@@ -20,6 +20,8 @@ SCHEMES = {
     "postgres": "postgresql://user@host/database",
     "mysql": "mysql://user:password@host/database",
     "mariadb": "mysql://user:password@host/database",
+    "mongodb": "mongodb://host/database?replicaSet=rs0",
+    "mongodb+srv": "mongodb://host/database?replicaSet=rs0",
 }
 """What can be opened, with an example of each."""
 
@@ -98,6 +100,17 @@ def _mysql(url: str, tables: TableNames | None, lanes: int | None) -> Store:
     return MySQLStore(url, tables=tables, lanes=lanes)
 
 
+def _mongo(url: str, tables: TableNames | None, lanes: int | None) -> Store:
+    try:
+        from postroom.stores.mongo import MongoStore
+    except ImportError as exc:
+        raise MissingDependency(
+            "MongoDB needs the driver PyMongo, which is not installed: run `pip install 'postroom[mongo]'`.",
+            extra="mongo",
+        ) from exc
+    return MongoStore(url, tables=tables, lanes=lanes)
+
+
 async def drop_tables(url: str, tables: TableNames) -> None:
     """Drop the tables of these names in the store that this URL names; with all that is in them, and for good."""
     from postroom.urls import split_scheme
@@ -115,6 +128,10 @@ async def drop_tables(url: str, tables: TableNames) -> None:
             from postroom.stores.mysql.drop import drop as drop_in_mysql
 
             await drop_in_mysql(url, tables)
+        case "mongodb" | "mongodb+srv":
+            from postroom.stores.mongo.drop import drop as drop_in_mongo
+
+            await drop_in_mongo(url, tables)
 
 
 def sqlite_path(url: str) -> Path:
@@ -143,4 +160,6 @@ _OPENERS: dict[str, Callable[[str, TableNames | None, int | None], Store]] = {
     "postgres": _postgres,
     "mysql": _mysql,
     "mariadb": _mysql,
+    "mongodb": _mongo,
+    "mongodb+srv": _mongo,
 }

@@ -65,7 +65,7 @@ def put_in_mysql(tables: TableNames, messages: Sequence[Message]) -> Iterator[tu
     from postroom.stores._put_mysql import mysql_row, mysql_statements
 
     bodies = (None if message.body is None else text_or_bytes(message.body) for message in messages)
-    rows = [mysql_row(message, _texts(message), body) for message, body in zip(messages, bodies, strict=True)]
+    rows = [mysql_row(message, texts(message), body) for message, body in zip(messages, bodies, strict=True)]
     return mysql_statements(tables, rows)
 
 
@@ -120,7 +120,7 @@ def _insert_many_sql(style: Style, tables: TableNames, names: tuple[str, ...]) -
 
 def sqlite_row(message: Message) -> dict[str, Any]:
     """The columns of a message in SQLite; what is absent is left out."""
-    row = _texts(message)
+    row = texts(message)
     row["id"] = str(message.id)
     row["hash"] = line_hash(message.key or row["id"])
     if (body := message.body) is not None:
@@ -136,7 +136,7 @@ def sqlite_row(message: Message) -> dict[str, Any]:
 
 def postgres_row(message: Message) -> dict[str, str]:
     """The columns of a message in PostgreSQL, every one as text; what is absent is left out."""
-    row = _texts(message)
+    row = texts(message)
     row["id"] = message.id.hex
     if (body := message.body) is not None:
         name, value = text_or_bytes(body)
@@ -155,7 +155,8 @@ def _base64(body: bytes) -> str:
     return b64encode(body).decode()
 
 
-def _texts(message: Message) -> dict[str, Any]:
+def texts(message: Message) -> dict[str, Any]:
+    """The fields of a message that are text in every store; what is absent is left out."""
     row: dict[str, Any] = {"type": message.type}
     if message.key is not None:
         row["key"] = message.key

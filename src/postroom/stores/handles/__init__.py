@@ -32,6 +32,10 @@ KNOWN = {
     ("sqlalchemy.ext.asyncio.scoping", "async_scoped_session"): "sqlalchemy:async_scoped",
     ("django.db.backends.base.base", "BaseDatabaseWrapper"): "django:django",
     ("django.utils.connection", "ConnectionProxy"): "django:django",
+    ("pymongo.synchronous.client_session", "ClientSession"): "mongo:MongoSessionHandle",
+    ("pymongo.asynchronous.client_session", "AsyncClientSession"): "mongo:AsyncMongoSessionHandle",
+    ("pymongo.synchronous.database", "Database"): "mongo:MongoDatabaseHandle",
+    ("pymongo.asynchronous.database", "AsyncDatabase"): "mongo:AsyncMongoDatabaseHandle",
 }
 """Class of a driver to what makes its handle, `module:name` in this package. Subclasses are found too."""
 

@@ -8,7 +8,7 @@ from postroom.message import Message
 
 ACCEPTED = (
     "a connection of sqlite3, aiosqlite, psycopg, psycopg2, asyncpg, PyMySQL, mysqlclient, asyncmy or Django, "
-    "or a Session or Connection of SQLAlchemy, sync or async"
+    "a Session or Connection of SQLAlchemy, or a session of PyMongo, sync or async"
 )
 
 _CONNECTION = "give the connection, not its cursor"
@@ -16,6 +16,7 @@ _POOL = "give a connection taken from it, not the pool"
 _ENGINE = "give a Session or Connection that is in a transaction, as in `with engine.begin() as connection:`"
 _SESSION = "call it and give the Session that is in a transaction, as in `with Session.begin() as session:`"
 _BLOCK = "give the connection or session that the transaction is on, not the transaction"
+_MONGO = "give a session that is in a transaction, as in `with client.start_session() as s, s.start_transaction():`"
 
 HINTS = {
     ("sqlite3", "Cursor"): _CONNECTION,
@@ -42,6 +43,10 @@ HINTS = {
     ("sqlalchemy.ext.asyncio.engine", "AsyncTransaction"): _BLOCK,
     ("psycopg.transaction", "BaseTransaction"): _BLOCK,
     ("asyncpg.transaction", "Transaction"): _BLOCK,
+    ("pymongo.synchronous.mongo_client", "MongoClient"): _MONGO,
+    ("pymongo.asynchronous.mongo_client", "AsyncMongoClient"): _MONGO,
+    ("pymongo.synchronous.collection", "Collection"): _MONGO,
+    ("pymongo.asynchronous.collection", "AsyncCollection"): _MONGO,
     ("django.db.transaction", "Atomic"): "give django.db.connection, not atomic()",
     ("django.db.utils", "ConnectionHandler"): 'give one of them, like connections["default"]',
 }

@@ -50,6 +50,22 @@ class _Asyncpg(Protocol):
     def execute(self, query: str, *args: Any) -> Awaitable[Any]: ...
 
 
+class _Mongo(Protocol):
+    def commit_transaction(self) -> None: ...
+
+
+class _MongoAsync(Protocol):
+    def commit_transaction(self) -> Awaitable[None]: ...
+
+
+class _MongoDatabase(Protocol):
+    def list_collection_names(self) -> Sequence[str]: ...
+
+
+class _MongoDatabaseAsync(Protocol):
+    def list_collection_names(self) -> Awaitable[Sequence[str]]: ...
+
+
 class _Sync(Protocol):
     def postroom_handle(self) -> SyncHandle: ...
 
@@ -58,7 +74,7 @@ class _Async(Protocol):
     def postroom_handle(self) -> AsyncHandle: ...
 
 
-Sync: TypeAlias = _Commits | _Sync
-"""sqlite3, psycopg, psycopg2, SQLAlchemy, Django, or a thing that brings its own handle."""
-Async: TypeAlias = _CommitsAsync | _Asyncpg | _Async
-"""aiosqlite, psycopg's AsyncConnection, asyncpg, SQLAlchemy's async ones, or a thing that brings its own handle."""
+Sync: TypeAlias = _Commits | _Mongo | _MongoDatabase | _Sync
+"""sqlite3, psycopg, psycopg2, SQLAlchemy, Django, PyMongo, or a thing that brings its own handle."""
+Async: TypeAlias = _CommitsAsync | _Asyncpg | _MongoAsync | _MongoDatabaseAsync | _Async
+"""aiosqlite, psycopg's AsyncConnection, asyncpg, SQLAlchemy's and PyMongo's async ones, or a thing that brings its own."""

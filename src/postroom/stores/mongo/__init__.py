@@ -1,0 +1,145 @@
+"""Postroom on MongoDB 5.0 and later, by PyMongo: a replica set, of which one node is enough."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Self
+
+from postroom.message import Message
+from postroom.store import (
+    Claim,
+    Counts,
+    Lane,
+    Lost,
+    Migration,
+    Query,
+    Record,
+    RelayInfo,
+    Settled,
+    Settlement,
+    StoreCapabilities,
+)
+from postroom.stores.handles.mongo import translated
+from postroom.stores.mongo.address import address
+from postroom.stores.mongo.books import Shelves
+from postroom.stores.mongo.desk import Desk
+from postroom.stores.mongo.flow import Flow
+from postroom.stores.mongo.lanes import Lanes
+from postroom.stores.mongo.schema import Schema
+from postroom.stores.mongo.server import TRANSACTION_SECONDS, Server, Session
+from postroom.stores.mongo.transaction import MongoTransaction
+from postroom.stores.mongo.watch import watch
+from postroom.tables import TableNames
+
+
+class MongoStore:
+    """See `postroom.store` for what each method promises. Leases are by the server's clock."""
+
+    def __init__(self, url: str, *, tables: TableNames | None = None, lanes: int | None = None) -> None:
+        self._tables = tables or TableNames()
+        self._server = Server(address(url, self._tables))
+        self._shelves = Shelves(self._server, self._tables)
+        self._schema = Schema(self._shelves, lanes)
+        self._lanes, self._flow, self._desk = Lanes(self._shelves), Flow(self._shelves), Desk(self._shelves)
+
+    @property
+    def capabilities(self) -> StoreCapabilities:
+        return StoreCapabilities(
+            name="mongo",
+            durable=True,
+            shared=True,
+            concurrent_writers=True,
+            time_precision=timedelta(milliseconds=1),
+            notices_commits=True,
+            notices_relays=True,
+        )
+
+    async def close(self) -> None:
+        await self._server.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def migrate(self) -> Migration:
+        return await self._server.ask(self._schema.migrate)
+
+    async def check(self) -> None:
+        await self._server.ask(self._schema.check)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[MongoTransaction]:
+        await self._server.open()
+        with self._server.translated():
+            async with self._server.transaction(time.monotonic() + TRANSACTION_SECONDS) as session:
+                handle = MongoTransaction(self._shelves, session)
+                try:
+                    yield handle
+                finally:
+                    handle.open = False
+
+    async def put(self, messages: Sequence[Message]) -> None:
+        await self._server.run(lambda tx: self._put(tx, messages))
+
+    async def _put(self, session: Session, messages: Sequence[Message]) -> None:
+        with translated(messages):
+            await MongoTransaction(self._shelves, session).write(messages, self._tables)
+
+    async def join(self, relay: RelayInfo, *, now: datetime | None = None) -> None:
+        await self._lanes.join(relay, now)
+
+    async def leave(self, owner: str) -> None:
+        await self._lanes.leave(owner)
+
+    async def relays(self) -> Sequence[RelayInfo]:
+        return await self._lanes.relays()
+
+    async def lanes(self) -> Sequence[Lane]:
+        return await self._lanes.lanes()
+
+    async def take(
+        self, owner: str, *, limit: int, lease: timedelta, lost: Lost, now: datetime | None = None
+    ) -> Sequence[Lane]:
+        return await self._lanes.take(owner, limit, lease, lost, now)
+
+    async def renew(
+        self, owner: str, lanes: Mapping[int, int], *, lease: timedelta, now: datetime | None = None
+    ) -> frozenset[int]:
+        return await self._lanes.renew(owner, lanes, lease, now)
+
+    async def release(self, owner: str, lanes: Mapping[int, int]) -> frozenset[int]:
+        return await self._lanes.release(owner, lanes)
+
+    async def claim(
+        self, owner: str, lanes: Mapping[int, int], *, limit: int, now: datetime | None = None
+    ) -> Sequence[Claim]:
+        return await self._flow.claim(owner, lanes, limit, now)
+
+    async def settle(self, settlements: Sequence[Settlement], *, now: datetime | None = None) -> Mapping[int, Settled]:
+        return await self._flow.settle(settlements, now)
+
+    async def peek(self, lanes: Collection[int], *, now: datetime | None = None) -> bool:
+        return await self._flow.peek(lanes, now)
+
+    async def watch(self, woken: Callable[[], None]) -> None:
+        await watch(self._shelves, woken)
+
+    async def reconcile(self, owner: str, lanes: Mapping[int, int], *, held: Collection[int]) -> int:
+        return await self._flow.reconcile(owner, lanes, held)
+
+    async def counts(self, *, now: datetime | None = None) -> Counts:
+        return await self._desk.counts(now)
+
+    async def find(self, query: Query) -> Sequence[Record]:
+        return await self._desk.find(query)
+
+    async def requeue(self, query: Query, *, now: datetime | None = None) -> int:  # noqa: ARG002 - no clock is needed
+        return await self._desk.requeue(query)
+
+    async def discard(self, query: Query, *, now: datetime | None = None) -> int:
+        return await self._desk.discard(query, now)

@@ -1,0 +1,204 @@
+"""What a person asks and does: counts, find, requeue, discard."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+
+from postroom.store import Counts, Query, Record, Status
+from postroom.stores.mongo.books import OPEN, Shelves, among, bare, zoned
+from postroom.stores.mongo.rows import message_in
+from postroom.stores.mongo.server import Document, Session
+from postroom.stores.mongo.strangers import Strangers
+from postroom.stores.mongo.verdicts import DONE, SENT, Verdicts
+
+FLYING: Document = {"seqs": 1, "owner": 1, "claimed_at": 1}
+
+
+class Desk:
+    """Each method is a transaction."""
+
+    def __init__(self, shelves: Shelves) -> None:
+        self._shelves, self._server = shelves, shelves.server
+        self._verdicts, self._strangers = Verdicts(shelves), Strangers(shelves)
+
+    async def counts(self, now: datetime | None) -> Counts:
+        return await self._server.run(lambda tx: self._counts(tx, now))
+
+    async def _counts(self, session: Session, now: datetime | None) -> Counts:
+        at = await self._shelves.clock(session, now)
+        flying = await self._flying(session)
+        failed = {"$cond": [{"$gt": ["$attempts", 0]}, "failed", "pending"]}
+        groups = await self._shelves.outbox.aggregate(
+            [
+                {"$set": {"outcome": {"$ifNull": ["$outcome", failed]}}},
+                {"$group": {"_id": "$outcome", "number": {"$sum": 1}}},
+            ],
+            session=session,
+        )
+        by_status: Counter[Status] = Counter({each["_id"]: each["number"] async for each in groups})
+        for each in await self._in_flight(session, list(flying)):
+            by_status["failed" if each["attempts"] else "pending"] -= 1
+            by_status["sending"] += 1
+        oldest = await self._oldest(session, at)
+        lag = timedelta(0) if oldest is None else max(at - oldest, timedelta(0))
+        return Counts(by_status=by_status, lag=lag, parked=await self._parked(session))
+
+    async def _oldest(self, session: Session, at: datetime) -> datetime | None:
+        """One part for each index on what is open: together they would read everything that was ever published."""
+        due = {"$or": [{"due_at": None}, {"due_at": {"$lte": at}}]}
+        found = []
+        for field in ("line", "behind", "later"):
+            groups = await self._shelves.outbox.aggregate(
+                [
+                    {"$match": {field: {"$exists": True}, **due}},
+                    {"$group": {"_id": None, "at": {"$min": "$created_at"}}},
+                ],
+                session=session,
+            )
+            found += [each["at"] async for each in groups]
+        return min(filter(None, found), default=None)
+
+    async def _parked(self, session: Session) -> int:
+        """How many open ones stand behind a dead head. Some may still be in the line: nobody looked at it since."""
+        keys = [each["_id"] async for each in self._shelves.hold.find({"until": None}, {"_id": 1}, session=session)]
+        if not keys:
+            return 0
+        waiting = [{"behind": among(keys)}, {"line": {"$exists": True}, "key": among(keys)}]
+        later = {"later": {"$exists": True}, "key": among(keys)}
+        return await self._shelves.outbox.count_documents({"$or": [*waiting, later]}, session=session)
+
+    async def find(self, query: Query) -> Sequence[Record]:
+        if query.limit == 0:
+            return []
+        await self._server.open()
+        with self._server.translated():
+            await self._strangers.welcome()
+        return await self._server.run(lambda tx: self._find(tx, query))
+
+    async def _find(self, session: Session, query: Query) -> Sequence[Record]:
+        flying = await self._flying(session)
+        found = self._shelves.outbox.find(
+            _filter(query, list(flying)), session=session, sort=[("seq", -1)], limit=query.limit or 0
+        )
+        rows = (await found.to_list())[::-1]
+        keys = {each["key"] for each in rows if each.get("key") is not None}
+        holds = self._shelves.hold.find({"_id": among(keys), "until": None}, {"_id": 1}, session=session)
+        parked = {each["_id"] async for each in holds}
+        return [_record(each, flying.get(each["seq"]), parked) for each in rows]
+
+    async def _flying(self, session: Session) -> dict[int, Document]:
+        """The claim that each message in flight is in."""
+        claims = await self._shelves.claim.find({}, FLYING, session=session).to_list()
+        return {seq: claim for claim in claims for seq in claim["seqs"]}
+
+    async def _in_flight(self, session: Session, seqs: Collection[int]) -> list[Document]:
+        if not seqs:
+            return []
+        return await self._shelves.outbox.find({"seq": among(seqs), **OPEN}, {"attempts": 1}, session=session).to_list()
+
+    async def requeue(self, query: Query) -> int:
+        await self._server.open()
+        with self._server.translated():
+            await self._strangers.welcome()
+        return await self._server.run(lambda tx: self._requeue(tx, query))
+
+    async def _requeue(self, session: Session, query: Query) -> int:
+        """Back to pending, with the same id and place. Behind a hold it waits its turn; its key is looked after next."""
+        rows = await self._matching(session, query, "dead", "failed")
+        keys = {each["key"] for each in rows if each.get("key") is not None}
+        holds = self._shelves.hold.find({"_id": among(keys)}, {"_id": 1}, session=session)
+        held = {each["_id"] async for each in holds}
+        behind = [each["seq"] for each in rows if each.get("key") in held]
+        ahead = [each["seq"] for each in rows if each.get("key") not in held]
+        fresh: Document = {"outcome": "", "settled_at": "", "due_at": "", **SENT}
+        for seqs, field, place in ((behind, "behind", "$key"), (ahead, "line", "$lane")):
+            if seqs:
+                again: list[Document] = [
+                    {"$unset": list(fresh)},
+                    {"$set": {"attempts": 0, field: place}},
+                ]
+                await self._shelves.outbox.update_many({"seq": among(seqs)}, again, session=session)
+        await self._verdicts.look_after(session, keys)
+        return len(rows)
+
+    async def discard(self, query: Query, now: datetime | None) -> int:
+        await self._server.open()
+        with self._server.translated():
+            await self._strangers.welcome()
+        return await self._server.run(lambda tx: self._discard(tx, query, now))
+
+    async def _discard(self, session: Session, query: Query, now: datetime | None) -> int:
+        rows = await self._matching(session, query, "dead", "failed", "pending")
+        at = await self._shelves.clock(session, now)
+        if rows:
+            closed = {"$set": {"outcome": "discarded", "settled_at": at}, "$unset": DONE}
+            seqs = among([each["seq"] for each in rows])
+            await self._shelves.outbox.update_many({"seq": seqs}, closed, session=session)
+        await self._verdicts.look_after(session, {each["key"] for each in rows if each.get("key") is not None})
+        return len(rows)
+
+    async def _matching(self, session: Session, query: Query, *statuses: Status) -> list[Document]:
+        """Those that a person means and may change: nothing in flight, nothing of another status."""
+        flying = list(await self._flying(session))
+        allowed = {"$or": [_status(status, flying) for status in statuses]}
+        wanted = {"$and": [_filter(query, flying), allowed]}
+        return await self._shelves.outbox.find(wanted, {"_id": 0, "seq": 1, "key": 1}, session=session).to_list()
+
+
+def _filter(query: Query, flying: Collection[int]) -> Document:
+    parts: list[Document] = []
+    if query.ids:
+        ids = among([str(each) for each in query.ids])
+        parts.append({"$or": [{"_id": ids}, {"id": ids}]})
+    if query.status is not None:
+        parts.append(_status(query.status, flying))
+    if query.type is not None:
+        parts.append({"type": query.type})
+    if query.key is not None:
+        parts.append({"key": query.key})
+    if query.since is not None:
+        parts.append({"created_at": {"$gte": bare(query.since)}})
+    return {"$and": parts} if parts else {}
+
+
+def _status(status: Status, flying: Collection[int]) -> Document:
+    match status:
+        case "sending":
+            return {"seq": among(flying), **OPEN}
+        case "failed":
+            return {**OPEN, "attempts": {"$gt": 0}, "seq": {"$nin": list(flying)}}
+        case "pending":
+            return {**OPEN, "attempts": {"$not": {"$gt": 0}}, "seq": {"$nin": list(flying)}}
+    return {"outcome": status}
+
+
+def _record(found: Document, claim: Document | None, parked: Collection[str]) -> Record:
+    outcome: Status | None = found.get("outcome")
+    claim = None if outcome else claim
+    attempts = found.get("attempts", 0)
+    open_status: Status = "sending" if claim else "failed" if attempts else "pending"
+    settled_at, tried_at = found.get("settled_at"), found.get("tried_at")
+    created_at = found["created_at"]
+    return Record(
+        seq=found["seq"],
+        status=outcome or open_status,
+        attempts=attempts,
+        lane=found["lane"],
+        created_at=_zoned(created_at),
+        updated_at=_zoned(settled_at or tried_at or created_at),
+        message=message_in(found),
+        owner=claim["owner"] if claim else None,
+        locked_at=zoned(claim["claimed_at"]) if claim else None,
+        due_at=zoned(found.get("due_at")),
+        settled_at=zoned(settled_at),
+        digest=found.get("digest"),
+        last_error_code=found.get("last_error_code"),
+        last_error=found.get("last_error"),
+        parked="parks" in found or (outcome is None and found.get("key") in parked),
+    )
+
+
+def _zoned(moment: datetime) -> datetime:
+    return zoned(moment) or moment

@@ -1,0 +1,20 @@
+"""Taking collections away again."""
+
+from __future__ import annotations
+
+from postroom.stores.mongo.address import address
+from postroom.stores.mongo.server import Server
+from postroom.tables import Part, TableNames
+
+PARTS: tuple[Part, ...] = ("claim", "hold", "lane", "relay", "counter", "", "schema")
+
+
+async def drop(url: str, tables: TableNames) -> None:
+    """Drop the collections of these names, if they are there."""
+    server = Server(address(url, tables))
+    try:
+        with server.translated():
+            for part in PARTS:
+                await server.database[tables.name(part)].drop()
+    finally:
+        await server.close()

@@ -1,0 +1,154 @@
+"""Who may send what: take, renew, release."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from postroom.store import Lane, Lost, RelayInfo
+from postroom.stores._choose import after_a_crash
+from postroom.stores.mongo.books import OPEN, Shelves, among, bare, mine, zoned
+from postroom.stores.mongo.server import Contended, Document, Session
+from postroom.stores.mongo.verdicts import Verdicts, places_of
+
+MEETING_SECONDS = 0.5
+"""How long a take of many lanes is tried again; then they are taken one by one, and those that are held are left."""
+
+
+class Lanes:
+    """Each method is a transaction, or one write."""
+
+    def __init__(self, shelves: Shelves) -> None:
+        self._shelves, self._server = shelves, shelves.server
+        self._verdicts = Verdicts(shelves)
+
+    async def join(self, relay: RelayInfo, now: datetime | None) -> None:
+        facts = {"name": relay.name, "host": relay.host, "pid": relay.pid, "version": relay.version}
+        seen: Document = {"$currentDate": {"seen_at": True}} if now is None else {"$set": {"seen_at": bare(now)}}
+        told = {"$setOnInsert": facts, **seen}
+        await self._server.ask(lambda: self._shelves.relay.update_one({"_id": relay.owner}, told, upsert=True))
+
+    async def leave(self, owner: str) -> None:
+        await self._server.ask(lambda: self._shelves.relay.delete_one({"_id": owner}))
+
+    async def relays(self) -> Sequence[RelayInfo]:
+        found = await self._server.ask(lambda: self._shelves.relay.find(sort=[("_id", 1)]).to_list())
+        return [_relay(each) for each in found]
+
+    async def lanes(self) -> Sequence[Lane]:
+        return [
+            _lane(each) for each in await self._server.ask(lambda: self._shelves.lane.find(sort=[("_id", 1)]).to_list())
+        ]
+
+    async def take(self, owner: str, limit: int, lease: timedelta, lost: Lost, now: datetime | None) -> Sequence[Lane]:
+        if limit < 1:
+            return []
+        try:
+            return await self._server.run(
+                lambda tx: self._take(tx, owner, limit, lease, lost, now), patience=MEETING_SECONDS
+            )
+        except Contended:
+            return await self._take_each(owner, limit, lease, lost, now)
+
+    async def _take_each(
+        self, owner: str, limit: int, lease: timedelta, lost: Lost, now: datetime | None
+    ) -> Sequence[Lane]:
+        """One by one: a lane that somebody's transaction holds, who may be dead, keeps nobody from the others."""
+        taken: list[Lane] = []
+        for lane in await self.lanes():
+            if len(taken) == limit:
+                break
+            try:
+                taken += await self._server.run(
+                    lambda tx, lane=lane: self._take(tx, owner, 1, lease, lost, now, {"_id": lane.lane}),  # type: ignore[misc]  # a default of a lambda
+                    patience=0,
+                )
+            except Contended:
+                continue
+        return taken
+
+    async def _take(
+        self,
+        session: Session,
+        owner: str,
+        limit: int,
+        lease: timedelta,
+        lost: Lost,
+        now: datetime | None,
+        which: Document = {},  # noqa: B006 - never changed
+    ) -> Sequence[Lane]:
+        at = await self._shelves.clock(session, now)
+        # R5: free, or its lease ran out by the server's clock.
+        free = {**which, "$or": [{"owner": None}, {"lease_until": {"$lt": at}}]}
+        found = await self._shelves.lane.find(free, session=session, sort=[("_id", 1)], limit=limit).to_list()
+        if not found:
+            return []
+        ids, until = [each["_id"] for each in found], at + lease
+        mine_now = {"$set": {"owner": owner, "lease_until": until}, "$inc": {"epoch": 1}}
+        taken = await self._shelves.lane.update_many({"_id": among(ids), **free}, mine_now, session=session)
+        if taken.matched_count != len(ids):
+            raise Contended("Another relay took one of these lanes at the same moment; none was taken.")
+        await self._let_go(session, ids, lost, at)
+        return [Lane(each["_id"], each["epoch"] + 1, owner, zoned(until)) for each in found]
+
+    async def _let_go(self, session: Session, lanes: Sequence[int], lost: Lost, at: datetime) -> None:
+        """R6: count an attempt for what an earlier owner had in flight here, and drop its claims, also mine. Deleting
+        them is what stops that owner's settle."""
+        claims = await self._shelves.claim.find({"lane": among(lanes)}, {"seqs": 1}, session=session).to_list()
+        if not claims:
+            return
+        await self._shelves.claim.delete_many({"_id": among([each["_id"] for each in claims])}, session=session)
+        seqs = [seq for each in claims for seq in each["seqs"]]
+        facts = {"_id": 0, "seq": 1, "key": 1, "attempts": 1, "lane": 1}
+        rows = await self._shelves.outbox.find({"seq": among(seqs), **OPEN}, facts, session=session).to_list()
+        verdicts, keys = after_a_crash([(each["seq"], each.get("key"), each["attempts"]) for each in rows], lost)
+        await self._verdicts.record(session, verdicts, places_of(rows), at, solo=True)
+        await self._verdicts.look_after(session, keys)
+
+    async def renew(
+        self, owner: str, lanes: Mapping[int, int], lease: timedelta, now: datetime | None
+    ) -> frozenset[int]:
+        if not lanes:
+            return frozenset()
+        until: object = {"$add": ["$$NOW", _milliseconds(lease)]} if now is None else bare(now) + lease
+        return await self._server.ask(lambda: self._renew(mine(owner, lanes), until))
+
+    async def _renew(self, held: Document, until: object) -> frozenset[int]:
+        """What is mine at this epoch after the write was so at the write: an epoch that was lost never comes back."""
+        await self._shelves.lane.update_many(held, [{"$set": {"lease_until": until}}])
+        return frozenset([each["_id"] async for each in self._shelves.lane.find(held, {"_id": 1})])
+
+    async def release(self, owner: str, lanes: Mapping[int, int]) -> frozenset[int]:
+        if not lanes:
+            return frozenset()
+        return await self._server.run(lambda tx: self._release(tx, owner, lanes))
+
+    async def _release(self, session: Session, owner: str, lanes: Mapping[int, int]) -> frozenset[int]:
+        """R24: only a lane with nothing in flight. A claim of it at the same moment writes the lane too: one of us waits."""
+        busy = self._shelves.claim.find({"lane": among(lanes)}, {"lane": 1}, session=session)
+        in_flight = {each["lane"] async for each in busy}
+        held = mine(owner, {lane: epoch for lane, epoch in lanes.items() if lane not in in_flight} or {-1: -1})
+        free = [each["_id"] async for each in self._shelves.lane.find(held, {"_id": 1}, session=session)]
+        if free:
+            nobody = {"$set": {"owner": None, "lease_until": None}}
+            await self._shelves.lane.update_many({"_id": among(free), **held}, nobody, session=session)
+        return frozenset(free)
+
+
+def _lane(found: Document) -> Lane:
+    return Lane(found["_id"], found["epoch"], found["owner"], zoned(found["lease_until"]))
+
+
+def _relay(found: Document) -> RelayInfo:
+    return RelayInfo(
+        owner=found["_id"],
+        name=found["name"],
+        host=found["host"],
+        pid=found["pid"],
+        version=found["version"],
+        seen_at=zoned(found["seen_at"]),
+    )
+
+
+def _milliseconds(span: timedelta) -> int:
+    return span // timedelta(milliseconds=1)

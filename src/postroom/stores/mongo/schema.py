@@ -1,0 +1,133 @@
+"""The collections and their indexes: made, brought up to date, checked."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from pymongo import ASCENDING, IndexModel, ReturnDocument
+from pymongo.errors import CollectionInvalid
+
+from postroom.errors import SchemaMismatch
+from postroom.store import Migration
+from postroom.stores._documents import SEQ
+from postroom.stores._migrate import missing, not_ours, other_lanes, too_new
+from postroom.stores.mongo.books import Books, Shelves
+from postroom.stores.mongo.server import Document
+
+VERSION, NAME = 1, "0001_outbox"
+LANES_DEFAULT = 64
+
+TEXT, MOMENT = {"bsonType": ["string", "null"]}, {"bsonType": ["date", "null"]}
+RULES: Document = {
+    "$jsonSchema": {
+        "required": ["type"],
+        "properties": {
+            "type": {"bsonType": "string", "minLength": 1},
+            **dict.fromkeys(("key", "aggregate", "topic", "content_type", "correlation_id", "causation_id"), TEXT),
+            **dict.fromkeys(("traceparent", "idempotency_key"), TEXT),
+            "headers": {"bsonType": ["string", "object", "null"]},
+            "body": {"bsonType": ["binData", "null"]},
+            "time": {"bsonType": ["date", "string", "null"]},
+            **dict.fromkeys(("created_at", "due_at", "expires_at", "settled_at"), MOMENT),
+        },
+    }
+}
+"""What a stranger's insert must not get wrong: one unreadable document would stop its lane."""
+
+
+def _only(field: str, *fields: str, **more: Any) -> IndexModel:
+    """An index that holds only the documents that have this field."""
+    keys = [(name, ASCENDING) for name in (field, *fields)]
+    return IndexModel(keys, partialFilterExpression={field: {"$exists": True}}, **more)
+
+
+OUTBOX = [
+    # Every message by its place; those that a stranger wrote have none yet, and stand first, as the server stored them.
+    IndexModel([("seq", ASCENDING)]),
+    # The line: what is open and may go. The only index that the hot path reads.
+    _only("line", "seq"),
+    _only("later", "due_at"),
+    _only("behind", "seq"),
+    _only("parks"),
+    _only("id", unique=True),
+    IndexModel(
+        [("idempotency_key", ASCENDING)],
+        unique=True,
+        partialFilterExpression={"idempotency_key": {"$type": "string"}},
+    ),
+]
+
+
+class Schema:
+    """Every step may be taken twice, and by two at once: what is there is left as it is."""
+
+    def __init__(self, shelves: Shelves, lanes: int | None) -> None:
+        self._shelves, self._lanes = shelves, lanes
+
+    async def migrate(self) -> Migration:
+        before = await self._version()
+        if before > VERSION:
+            raise too_new(before, VERSION)
+        shelves, server = self._shelves, self._shelves.server
+        names = await server.database.list_collection_names()
+        if not before and shelves.outbox.name in names and await shelves.counter.find_one() is None:
+            raise not_ours(server.address.shown, shelves.tables)
+        # The counter is the first thing made: whoever died after it can begin again.
+        await self._make(before)
+        return Migration(before=before, after=VERSION, applied=[] if before else [NAME])
+
+    async def check(self) -> None:
+        """Raise SchemaMismatch, with the command to type."""
+        version = await self._version()
+        if version > VERSION:
+            raise too_new(version, VERSION)
+        if not version:
+            raise missing(self._shelves.server.address.shown, self._shelves.tables)
+
+    async def _version(self) -> int:
+        newest = await self._shelves.schema.find_one(sort=[("_id", -1)])
+        return 0 if newest is None else int(newest["_id"])
+
+    async def _make(self, before: int) -> None:
+        shelves = self._shelves
+        lanes = await self._lane_count()
+        if self._lanes is not None and lanes != self._lanes:
+            raise other_lanes(lanes, self._lanes)
+        if before:
+            return
+        for books in (shelves.outbox, shelves.lane, shelves.claim, shelves.hold, shelves.relay):
+            await self._create(books, RULES if books.name == shelves.outbox.name else None)
+        await shelves.outbox.create_indexes(OUTBOX)
+        await shelves.claim.create_indexes([IndexModel([("lane", ASCENDING)], unique=True)])
+        await shelves.hold.create_indexes([IndexModel([("lane", ASCENDING), ("until", ASCENDING)])])
+        for lane in range(lanes):
+            fresh = {"epoch": 0, "owner": None, "lease_until": None, "claims": 0}
+            await shelves.lane.update_one({"_id": lane}, {"$setOnInsert": fresh}, upsert=True)
+        # The version is the last: while it is not there, nobody uses the rest.
+        applied = {"$setOnInsert": {"name": NAME}, "$currentDate": {"applied_at": True}}
+        await shelves.schema.update_one({"_id": VERSION}, applied, upsert=True)
+
+    async def _lane_count(self) -> int:
+        """How many lanes there are; who comes first decides."""
+        fresh = {"seq": 0, "lanes": self._lanes or LANES_DEFAULT}
+        counter = await self._shelves.counter.find_one_and_update(
+            {"_id": SEQ}, {"$setOnInsert": fresh}, upsert=True, return_document=ReturnDocument.AFTER
+        )
+        return int(counter["lanes"]) if counter else 0
+
+    async def _create(self, books: Books, rules: Document | None) -> None:
+        try:
+            options: dict[str, Any] = {"validator": rules} if rules else {}
+            await self._shelves.server.database.create_collection(books.name, **options)
+        except CollectionInvalid:
+            return  # it is there
+
+
+def mismatch(shelves: Shelves) -> SchemaMismatch:
+    return missing(shelves.server.address.shown, shelves.tables)
+
+
+def first_moment() -> datetime:
+    """Earlier than any: a wait that is over."""
+    return datetime(1970, 1, 1)  # noqa: DTZ001 - moments have no zone in here

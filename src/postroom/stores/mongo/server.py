@@ -1,0 +1,209 @@
+"""The server: reached when first needed, asked in transactions, and its errors in our words.
+
+Everything is written to a majority and its journal, and read as a majority has it: what is sent must not be forgotten when
+another node becomes the primary.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeAlias, TypeVar
+
+from bson.codec_options import CodecOptions, DatetimeConversion
+from pymongo import AsyncMongoClient, ReadPreference
+from pymongo.asynchronous.client_session import AsyncClientSession
+from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.errors import ConfigurationError, ConnectionFailure, InvalidURI, OperationFailure, PyMongoError
+from pymongo.read_concern import ReadConcern
+from pymongo.write_concern import WriteConcern
+
+from postroom.errors import ConfigError, StoreError, StoreUnavailable
+from postroom.stores.mongo.address import Address
+
+Result = TypeVar("Result")
+Document: TypeAlias = dict[str, Any]
+Session: TypeAlias = AsyncClientSession
+Database: TypeAlias = AsyncDatabase[Document]
+
+MAJORITY = WriteConcern("majority", wtimeout=10_000, j=True)
+TRANSACTION_SECONDS = 10.0
+"""How long a transaction is tried again that met another one, or a new primary."""
+ABORT_SECONDS = 2.0
+"""How long somebody who was cancelled waits to say so; then the server finds out by itself."""
+WIRE_VERSION_MIN = 13
+"""MongoDB 5.0."""
+TRANSIENT, UNKNOWN = "TransientTransactionError", "UnknownTransactionCommitResult"
+CODECS: CodecOptions[Document] = CodecOptions(datetime_conversion=DatetimeConversion.DATETIME_CLAMP)
+"""Moments without a zone, which are in UTC and cheaper; what a stranger wrote that no clock shows becomes the nearest."""
+
+
+class Contended(StoreUnavailable):
+    """Another transaction holds what this one wants, and goes on holding it."""
+
+
+class Server:
+    """One client, with what must be known of its server before anything is asked."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._client: AsyncMongoClient[Document] | None = None
+        self._closed = self._known = False
+
+    @property
+    def client(self) -> AsyncMongoClient[Document]:
+        """The client, made at the first use: it belongs to the loop it is first used in."""
+        if self._closed:
+            raise StoreError(f"The store at {self.address.shown} is closed: open it anew.")
+        if self._client is None:
+            try:
+                self._client = AsyncMongoClient(self.address.url, **self.address.patience)
+            except (ConfigurationError, InvalidURI, ValueError):
+                # What the driver says of it may quote the password.
+                raise ConfigError(
+                    f"{self.address.shown} is no MongoDB URL: write mongodb://user:password@host:27017/shop?replicaSet=rs0, "
+                    "with %40 for an @ and %25 for a % in the password.",
+                    url=self.address.shown,
+                ) from None
+        return self._client
+
+    @property
+    def database(self) -> Database:
+        return self.client.get_database(
+            self.address.database,
+            codec_options=CODECS,
+            read_preference=ReadPreference.PRIMARY,
+            write_concern=MAJORITY,
+            read_concern=ReadConcern("majority"),
+        )
+
+    async def close(self) -> None:
+        self._closed = True
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    async def run(
+        self, work: Callable[[Session], Awaitable[Result]], *, patience: float = TRANSACTION_SECONDS
+    ) -> Result:
+        """Run *work* in one transaction: committed when it returns, and none of it when it raises. It may run more than
+        once: when it met another transaction, or the primary changed."""
+        deadline = time.monotonic() + patience
+        with self.translated():
+            await self._know()
+            while True:
+                try:
+                    return await self._try(work, deadline)
+                except PyMongoError as exc:
+                    if not exc.has_error_label(TRANSIENT):
+                        raise
+                    if time.monotonic() > deadline:
+                        raise self._worn_out(exc) from exc
+                await asyncio.sleep(random.uniform(0.001, 0.02))  # noqa: S311 - so that two do not meet again
+
+    async def ask(self, work: Callable[[], Awaitable[Result]]) -> Result:
+        """Run *work*, which is one read, or one write that may be repeated."""
+        with self.translated():
+            await self._know()
+            return await work()
+
+    async def _try(self, work: Callable[[Session], Awaitable[Result]], deadline: float) -> Result:
+        async with self.transaction(deadline) as session:
+            return await work(session)
+
+    @asynccontextmanager
+    async def transaction(self, deadline: float) -> AsyncIterator[AsyncClientSession]:
+        """A session in a transaction; its commit is repeated until the deadline while nobody knows what became of it."""
+        session = self.client.start_session()
+        try:
+            await session.start_transaction(ReadConcern("snapshot"), MAJORITY, ReadPreference.PRIMARY)
+            yield session
+            await _commit(session, deadline)
+        except BaseException:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ABORT_SECONDS):
+                    if session.in_transaction:
+                        await session.abort_transaction()
+            raise
+        finally:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ABORT_SECONDS):
+                    await session.end_session()
+
+    async def open(self) -> None:
+        """Reach the server, and refuse one that cannot do what is needed."""
+        with self.translated():
+            await self._know()
+
+    async def _know(self) -> None:
+        if self._known:
+            return
+        hello = await self.client.admin.command("hello")
+        if hello.get("maxWireVersion", 0) < WIRE_VERSION_MIN:
+            raise StoreError(f"MongoDB at {self.address.shown} is too old: Postroom needs 5.0 or later.")
+        is_set = "setName" in hello or hello.get("msg") == "isdbgrid"
+        if not is_set:
+            raise StoreError(
+                f"MongoDB at {self.address.shown} is a standalone server, which has no transactions: start it with "
+                "--replSet rs0 and run rs.initiate() once; one node is enough."
+            )
+        self._known = True
+
+    def _worn_out(self, exc: PyMongoError) -> StoreUnavailable:
+        if isinstance(exc, OperationFailure) and not isinstance(exc, ConnectionFailure):
+            return Contended(
+                f"MongoDB at {self.address.shown} is busy with other transactions on the same documents; try again."
+            )
+        return self.unavailable(exc)
+
+    def unavailable(self, exc: PyMongoError) -> StoreUnavailable:
+        """The sentence for a server that cannot be reached, or does not let us in."""
+        return StoreUnavailable(
+            f"MongoDB at {self.address.shown} cannot be used: {said(exc)}; check that it runs, the address, the user and the "
+            "password."
+        )
+
+    def translated(self) -> _Translated:
+        """`with server.translated():` raises what the driver says in our words."""
+        return _Translated(self)
+
+
+class _Translated:
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, exc: BaseException | None, traceback: object) -> None:
+        if isinstance(exc, PyMongoError):
+            raise self._meaning(exc) from exc
+
+    def _meaning(self, exc: PyMongoError) -> StoreError:
+        """By the driver's class and the server's code (error_codes.yml): away, or it refuses."""
+        away = isinstance(exc, ConnectionFailure) or exc.has_error_label(UNKNOWN) or exc.has_error_label(TRANSIENT)
+        if isinstance(exc, OperationFailure) and exc.code in {18, 50, 64, 91, 189, 262, 11600, 11602}:
+            away = True
+        if away or exc.timeout:
+            return self._server.unavailable(exc)
+        return StoreError(f"MongoDB at {self._server.address.shown} refuses: {said(exc)}.")
+
+
+async def _commit(session: AsyncClientSession, deadline: float) -> None:
+    while True:
+        try:
+            return await session.commit_transaction()
+        except PyMongoError as exc:
+            if not exc.has_error_label(UNKNOWN) or time.monotonic() > deadline:
+                raise
+        await asyncio.sleep(0.05)
+
+
+def said(exc: PyMongoError) -> str:
+    """What the driver or the server said, in one line and short."""
+    details: Any = getattr(exc, "details", None) or {}
+    text = str(details.get("errmsg") or exc).strip()
+    return text.splitlines()[0].partition(", Timeout:")[0].partition(" (configured timeouts")[0].rstrip(".")[:300]

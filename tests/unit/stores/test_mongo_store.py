@@ -1,0 +1,182 @@
+"""What is MongoDB's own: strangers' documents, the indexes behind each hot query, the watch, URLs and errors."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+from pymongo.errors import WriteError
+
+from postroom.errors import ConfigError, SchemaMismatch, StoreError, StoreUnavailable
+from postroom.message import Message
+from postroom.store import Query
+from postroom.stores.mongo import MongoStore
+from postroom.stores.mongo.books import among
+from postroom.stores.mongo.watch import news
+from postroom.testing.contracts._case import a_message, a_relay, put
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+async def store(mongo_database: str) -> AsyncIterator[MongoStore]:
+    async with MongoStore(mongo_database, lanes=4) as store:
+        await store.migrate()
+        yield store
+
+
+def by_hand(url: str, *documents: dict[str, Any]) -> None:
+    with MongoClient[dict[str, Any]](url) as client:
+        for document in documents:
+            client.get_default_database()["outbox"].insert_one(document)
+
+
+async def test_a_document_written_by_hand_is_a_whole_message(store: MongoStore, mongo_database: str) -> None:
+    by_hand(mongo_database, *({"type": "order.paid", "key": "7", "payload": {"n": number}} for number in range(20)))
+    relay = await a_relay(store)
+    assert await store.peek(relay.lanes)
+    claims = await relay.claim()
+    came = [claimed.message for claim in claims for claimed in claim.messages]
+    assert [message.data["n"] for message in came] == list(range(20))
+    assert {message.type for message in came} == {"order.paid"}
+    assert len({message.id for message in came}) == 20
+    await relay.settle(claims)
+    assert len(await store.find(Query(ids=[came[3].id], status="published"))) == 1
+
+
+async def test_headers_and_times_written_by_hand_are_read(store: MongoStore, mongo_database: str) -> None:
+    by_hand(mongo_database, {"type": "a", "payload": "text", "headers": {"x-a": "1", "x-b": 2}})
+    (record,) = await store.find(Query())
+    assert (record.message.headers, record.message.body) == ({"x-a": "1", "x-b": "2"}, b"text")
+    assert record.message.time is not None
+
+
+@pytest.mark.parametrize(
+    "bad", [{}, {"type": ""}, {"type": 7}, {"type": "a", "key": 7}, {"type": "a", "due_at": "soon"}]
+)
+async def test_what_could_not_be_sent_is_refused_by_the_server(
+    store: MongoStore, mongo_database: str, bad: dict[str, Any]
+) -> None:
+    with pytest.raises(WriteError):
+        by_hand(mongo_database, dict(bad))
+
+
+def index_of(plan: Any) -> set[str]:
+    """The indexes that a plan reads; COLLSCAN for none."""
+    text = json.dumps(plan, default=str)
+    stages = [part.split('"')[0] for part in text.split('"indexName": "')[1:]]
+    return set(stages) | ({"COLLSCAN"} if '"COLLSCAN"' in text else set())
+
+
+async def test_every_hot_query_reads_its_own_index(store: MongoStore, mongo_database: str) -> None:
+    await store.put([a_message(key=f"k{number}") for number in range(40)])
+    relay = await a_relay(store)
+    await relay.drain()
+    await put(store, "a", "b")
+    with MongoClient[dict[str, Any]](mongo_database) as client:
+        outbox, hold = client.get_default_database()["outbox"], client.get_default_database()["outbox_hold"]
+        queries = {
+            "line_1_seq_1": outbox.find({"line": 2}).sort("seq", 1).limit(9),
+            "later_1_due_at_1": outbox.find({"later": among([1, 2])}).sort("due_at", 1).limit(1),
+            "behind_1_seq_1": outbox.find({"behind": "a"}).sort("seq", 1).limit(9),
+            "parks_1": outbox.find({"parks": among(["a"])}),
+            "seq_1": outbox.find({"seq": among([1, 2, 3]), "outcome": None}),
+            "lane_1_until_1": hold.find({"lane": among([1]), "until": {"$type": "date"}}).sort("until", 1).limit(1),
+        }
+        for name, query in queries.items():
+            assert index_of(query.explain()["queryPlanner"]["winningPlan"]) == {name}
+        strangers = outbox.find({"seq": None}).limit(1).explain()["queryPlanner"]["winningPlan"]
+        assert index_of(strangers) == {"seq_1"}
+        # What was published is in no index but those by place and id.
+        line = outbox.find({"line": {"$exists": True}}).hint([("line", 1), ("seq", 1)]).explain()
+        assert line["executionStats"]["totalKeysExamined"] == 2
+
+
+async def test_the_lines_are_looked_up_by_their_index(store: MongoStore, mongo_database: str) -> None:
+    await put(store, *(f"k{number}" for number in range(40)))
+    with MongoClient[dict[str, Any]](mongo_database) as client:
+        database = client.get_default_database()
+        before = {each["name"]: each["accesses"]["ops"] for each in database["outbox"].aggregate([{"$indexStats": {}}])}
+        assert await store._flow._claiming._read(None, [0, 1], 9)  # type: ignore[arg-type]  # no transaction: it only reads
+        after = {each["name"]: each["accesses"]["ops"] for each in database["outbox"].aggregate([{"$indexStats": {}}])}
+    assert after["line_1_seq_1"] > before["line_1_seq_1"]
+
+
+async def test_a_watch_that_cannot_be_says_so_and_ends_when_cancelled(store: MongoStore) -> None:
+    told: list[int] = []
+    watching = asyncio.create_task(store.watch(lambda: told.append(1)))
+    while not told:
+        await asyncio.sleep(0.01)
+    with suppress(StoreUnavailable):
+        await store._server.client.drop_database(store._server.database.name)
+        async with asyncio.timeout(10):
+            await watching
+        pytest.fail("a watch of nothing went on")
+    assert watching.done()
+
+
+async def test_a_watch_ends_soon_when_cancelled(store: MongoStore) -> None:
+    told: list[int] = []
+    watching = asyncio.create_task(store.watch(lambda: told.append(1)))
+    while not told:
+        await asyncio.sleep(0.01)
+    watching.cancel()
+    async with asyncio.timeout(4):
+        await asyncio.wait([watching])
+    assert watching.cancelled()
+
+
+async def test_settling_is_no_news(store: MongoStore) -> None:
+    """Else a busy relay would wake itself, and the others, once for every message that it sent."""
+    await put(store, *("a" for _ in range(5)))
+    relay = await a_relay(store)
+    async with await store._server.database.watch(news(store._shelves), max_await_time_ms=200) as stream:
+        await relay.settle(await relay.claim())
+        assert await stream.try_next() is None
+        await put(store, "b")
+        assert await stream.try_next() is not None
+
+
+@pytest.mark.parametrize("url", ["mongodb://db", "mongodb://db:27017/", "mongodb://user:secret@db?replicaSet=rs0"])
+def test_a_url_without_a_database_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match="names no database") as refused:
+        MongoStore(url)
+    assert "secret" not in str(refused.value)
+
+
+async def test_a_server_that_is_away_is_unavailable_in_one_sentence() -> None:
+    url = "mongodb://app:secret@127.0.0.1:1/shop?serverSelectionTimeoutMS=200"
+    async with MongoStore(url) as store:
+        with pytest.raises(StoreUnavailable, match="check that it runs") as away:
+            await store.check()
+    assert "secret" not in str(away.value)
+    assert "\n" not in str(away.value)
+
+
+async def test_tables_that_are_not_there_or_not_ours_are_told(mongo_database: str) -> None:
+    async with MongoStore(mongo_database) as store:
+        with pytest.raises(SchemaMismatch, match="postroom init"):
+            await store.check()
+        with pytest.raises(SchemaMismatch, match="postroom init"):
+            await store.put([Message("a")])
+        by_hand(mongo_database, {"type": "a"})
+        with pytest.raises(SchemaMismatch, match="Postroom did not make"):
+            await store.migrate()
+
+
+async def test_a_closed_store_says_so(mongo_database: str) -> None:
+    store = MongoStore(mongo_database)
+    await store.close()
+    await store.close()
+    with pytest.raises(StoreError, match="closed"):
+        await store.lanes()
