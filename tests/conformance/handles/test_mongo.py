@@ -157,6 +157,6 @@ async def test_a_standalone_server_is_refused_with_the_remedy(mongo_standalone_d
             with pytest.raises(StoreError, match=r"--replSet rs0 and run rs\.initiate\(\)"):
                 await refused()
     with MongoClient[dict[str, Any]](mongo_standalone_database) as client, client.start_session() as session:
-        client.get_default_database()["outbox_counter"].insert_one({"_id": "seq", "seq": 0, "lanes": 4})  # type: ignore[dict-item]  # an own id
+        client.get_default_database()["outbox_counter"].insert_one({"_id": "seq", "seq": 0, "lanes": 4})
         with pytest.raises(StoreError, match="--replSet rs0"), session.start_transaction():
             Outbox().put(session, PAID)
