@@ -108,6 +108,13 @@ def test_a_python_block_for_postgres_runs_and_puts_its_message(
     assert {record.message.key for record in messages(postgres_database)} == keys_in(block.code)
 
 
+@pytest.mark.parametrize("block", [b for b in blocks("python") if "server=mongo" in b.options], ids=str)
+def test_a_python_block_for_mongo_runs_and_puts_its_message(block: Block, tmp_path: Path, mongo_database: str) -> None:
+    prepare(mongo_database)
+    run(f"URL = {mongo_database!r}\n{block.code}", tmp_path)
+    assert {record.message.key for record in messages(mongo_database)} == keys_in(block.code)
+
+
 @pytest.mark.parametrize("block", blocks("sql"), ids=str)
 def test_a_sql_block_is_a_whole_message(block: Block, tmp_path: Path, postgres_database: str) -> None:
     shop = f"sqlite:///{tmp_path / 'shop.db'}"
