@@ -155,10 +155,16 @@ class MongoOutage:
         self._client.close()
 
     def is_locked(self) -> bool:
-        """Is a transaction of somebody else open?"""
+        """Has anybody else written a document in a transaction that is still open?"""
+        from pymongo.errors import OperationFailure
+
         with self._client:
-            stages: list[dict[str, Any]] = [
-                {"$currentOp": {"allUsers": True, "idleSessions": True}},
-                {"$match": {"transaction": {"$exists": True}}},
-            ]
-            return bool(list(self._client.admin.aggregate(stages)))
+            database = self._client.get_default_database()
+            names = [name for name in database.list_collection_names() if name.startswith("outbox")]
+            touch = [{"q": {}, "u": {"$set": {"touched": True}}, "multi": True}]
+            try:
+                for name in names:
+                    database.command({"update": name, "updates": touch, "maxTimeMS": 300})
+            except OperationFailure:
+                return True
+            return False

@@ -22,7 +22,8 @@ from postroom.store import Query, Retry
 from postroom.stores import drop_tables, open_store, open_waker
 from postroom.stores.mysql import MySQLStore, connections, versions
 from postroom.stores.mysql.address import Address
-from postroom.stores.mysql.connections import AT_ONCE, Connection
+from postroom.stores.mysql.connections import AT_ONCE
+from postroom.stores.mysql.link import Connection
 from postroom.testing.contracts._case import SECOND, a_message, a_relay, put
 
 pytestmark = pytest.mark.anyio
@@ -290,3 +291,11 @@ async def test_tables_are_dropped_and_a_waker_is_nobodys(store: MySQLStore, mari
     await drop_tables(mariadb_home.url, TableNames())
     with open_waker(mariadb_home.url) as waker:
         waker.wake()
+
+
+async def test_a_file_that_the_caller_misses_is_no_database_that_is_away(store: MySQLStore) -> None:
+    """Inside a transaction of the store's own, only what the driver says is about the database."""
+    with pytest.raises(FileNotFoundError):
+        async with store.transaction():
+            raise FileNotFoundError("absent")
+    assert await store.find(Query()) == []

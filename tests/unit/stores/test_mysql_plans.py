@@ -16,9 +16,9 @@ from tests.unit.stores.homes import MariaDBHome
 from postroom.config import TableNames
 from postroom.store import Buried, Expired, Published, Retry, Settlement, Verdict
 from postroom.stores.mysql import MySQLStore
-from postroom.stores.mysql.connections import Connection
 from postroom.stores.mysql.flow import Flow
 from postroom.stores.mysql.lanes import Lanes
+from postroom.stores.mysql.link import Connection
 from postroom.stores.mysql.statements import Statements
 from postroom.testing.contracts._case import NOON, lost
 

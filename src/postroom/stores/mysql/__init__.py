@@ -21,10 +21,11 @@ from postroom.store import (
     Settlement,
     StoreCapabilities,
 )
-from postroom.stores.mysql.connections import Connection, Connections
+from postroom.stores.mysql.connections import Connections
 from postroom.stores.mysql.desk import Desk
 from postroom.stores.mysql.flow import Flow
 from postroom.stores.mysql.lanes import Lanes
+from postroom.stores.mysql.link import Connection
 from postroom.stores.mysql.schema import Schema
 from postroom.stores.mysql.statements import Statements
 from postroom.stores.mysql.transaction import MySQLTransaction

@@ -12,7 +12,7 @@ from postroom.store import Claim, Claimed, per_lane
 from postroom.stores._choose import fair
 from postroom.stores._rows import message_of
 from postroom.stores.mysql.closer import CloserLook
-from postroom.stores.mysql.connections import Connection
+from postroom.stores.mysql.link import Connection
 from postroom.stores.mysql.statements import Statements
 from postroom.stores.mysql.values import many, pairs, text_of
 from postroom.stores.mysql.verdicts import Verdicts

@@ -7,7 +7,7 @@ from datetime import datetime
 from math import inf
 
 from postroom.stores._choose import Choice, Seen, alone, look, look_behind
-from postroom.stores.mysql.connections import Connection
+from postroom.stores.mysql.link import Connection
 from postroom.stores.mysql.statements import Statements
 from postroom.stores.mysql.values import many, text_of
 from postroom.stores.mysql.verdicts import Verdicts

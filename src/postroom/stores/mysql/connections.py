@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeVar
 
 import asyncmy
 from asyncmy import converters, errors
@@ -20,12 +19,12 @@ from asyncmy.constants import FIELD_TYPE
 from postroom.errors import StoreError
 from postroom.stores.mysql.address import Address
 from postroom.stores.mysql.failures import BUSY, code_of, is_lost, translated
+from postroom.stores.mysql.link import Connection, begun, keep_alive, link, roll_back
 from postroom.stores.mysql.values import Piece, moment_of
 from postroom.stores.mysql.versions import Version, version_of
 from postroom.tables import TableNames
 
 Result = TypeVar("Result")
-Connection: TypeAlias = asyncmy.Connection
 
 AT_ONCE = 8
 """How many transactions of one store run at once; more wait their turn."""
@@ -33,8 +32,6 @@ TRIES = 6
 """How often a transaction is run that loses to others each time."""
 PAUSE_SECONDS = 0.02
 CONNECT_TIMEOUT_SECONDS = 10
-KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
-"""A server that vanished without a word (its machine, or the network) is noticed within half a minute, not in hours."""
 SESSION = {
     "time_zone": "'+00:00'",
     "sql_mode": "'TRADITIONAL'",
@@ -67,7 +64,7 @@ class Connections:
             try:
                 async with self._transaction() as connection:
                     return await work(connection)
-            except (errors.MySQLError, OSError, RuntimeError) as exc:
+            except (errors.MySQLError, OSError) as exc:
                 if code_of(exc) not in BUSY or not tries_left:
                     raise self._translated(exc) from exc
                 await asyncio.sleep(PAUSE_SECONDS * (TRIES - tries_left) * random.random())  # noqa: S311 - no secret
@@ -86,7 +83,7 @@ class Connections:
                     connection.close()
             async with self._connection(begin=False, fresh=True) as connection:
                 return await work(connection)
-        except (errors.MySQLError, OSError, RuntimeError) as exc:
+        except (errors.MySQLError, OSError) as exc:
             raise self._translated(exc) from exc
 
     @asynccontextmanager
@@ -96,7 +93,7 @@ class Connections:
         try:
             async with self._transaction(patient=True) as connection:
                 yield connection
-        except (errors.MySQLError, OSError) as exc:
+        except errors.MySQLError as exc:
             raise self._translated(exc) from exc
 
     @asynccontextmanager
@@ -105,7 +102,7 @@ class Connections:
             try:
                 yield connection
             except BaseException:
-                await _roll_back(connection)
+                await roll_back(connection)
                 raise
             try:
                 await connection.commit()
@@ -133,33 +130,20 @@ class Connections:
         while self._idle and not fresh:
             connection = self._idle.pop()
             try:
-                if begin:
-                    await connection.begin()
+                return await begun(connection, begin)
             except errors.MySQLError as exc:
-                connection.close()
+                # The server ended it while it was idle. Nothing was begun, so a new one will do.
                 if not is_lost(exc):
                     raise
-            except BaseException:
-                connection.close()
-                raise
-            else:
-                return connection
-        connection = await self._open(patient=patient)
-        if begin:
-            await connection.begin()
-        return connection
+        return await begun(await self._open(patient=patient), begin)
 
     async def _open(self, *, patient: bool) -> Connection:
-        connection = await asyncmy.connect(
-            **self._address.parameters,
-            charset="utf8mb4",
-            autocommit=True,
-            binary_prefix=True,
-            conv=CONVERTERS,
-            connect_timeout=CONNECT_TIMEOUT_SECONDS,
-        )
         try:
-            _keep_alive(connection)
+            connection = await self._connected()
+        except RuntimeError as exc:  # a way to log in that the driver knows only with another package
+            raise StoreError(f"The driver cannot log in to {self._address.shown}: {exc}.") from exc
+        try:
+            keep_alive(connection)
             version = self.version_of(connection)
             settings = SESSION if patient else SESSION | FREEZE[version.family]
             cursor = connection.cursor()
@@ -170,6 +154,17 @@ class Connections:
             raise
         return connection
 
+    async def _connected(self) -> Connection:
+        connection: Connection = await asyncmy.connect(
+            **self._address.parameters,
+            charset="utf8mb4",
+            autocommit=True,
+            binary_prefix=True,
+            conv=CONVERTERS,
+            connect_timeout=CONNECT_TIMEOUT_SECONDS,
+        )
+        return connection
+
     def version_of(self, connection: Connection) -> Version:
         """What the server is; StoreError when it is too old for us."""
         return version_of(connection.get_server_info(), self._address.shown)
@@ -177,7 +172,7 @@ class Connections:
     async def _give_back(self, connection: Connection) -> None:
         if self._closed:
             await connection.ensure_closed()
-        elif connection.connected and _link(connection) is not None:
+        elif link(connection) is not None:
             self._idle.append(connection)
 
     async def close(self) -> None:
@@ -189,29 +184,3 @@ class Connections:
 
     def _translated(self, exc: BaseException) -> StoreError:
         return translated(exc, self._address.shown, self._tables)
-
-
-async def _roll_back(connection: Connection) -> None:
-    """Also after an error that rolled back a statement alone: half a transaction must never be committed.
-
-    Of a connection that is gone the server does so itself, and what broke it is what the caller should hear of."""
-    try:
-        await connection.rollback()
-    except errors.MySQLError:
-        connection.close()
-    except BaseException:
-        connection.close()
-        raise
-
-
-def _link(connection: Any) -> Any:
-    """The connection's transport, None once it was closed; the driver shows it in no other way."""
-    return connection._transport  # noqa: SLF001 - see above
-
-
-def _keep_alive(connection: Any) -> None:
-    link = _link(connection).get_extra_info("socket")
-    if link.family != socket.AF_UNIX:
-        for name, value in KEEPALIVE.items():
-            if option := getattr(socket, name, None):  # not every system has them all
-                link.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -8,7 +8,7 @@ from typing import Any
 
 from postroom.store import Counts, Query, Record, Status
 from postroom.stores._rows import message_of
-from postroom.stores.mysql.connections import Connection
+from postroom.stores.mysql.link import Connection
 from postroom.stores.mysql.statements import Statements
 from postroom.stores.mysql.values import many, text_of
 from postroom.stores.mysql.verdicts import Verdicts

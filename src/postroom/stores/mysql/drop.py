@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from postroom.stores._drop import drop_statements
 from postroom.stores._sql import backquoted
-from postroom.stores.mysql.connections import Connection, Connections
+from postroom.stores.mysql.connections import Connections
+from postroom.stores.mysql.link import Connection
 from postroom.tables import TableNames
 
 

@@ -7,8 +7,8 @@ from datetime import datetime
 
 from postroom.store import Claim, Settled, Settlement, Verdict
 from postroom.stores.mysql.claiming import Claiming
-from postroom.stores.mysql.connections import Connection
 from postroom.stores.mysql.lanes import numbers
+from postroom.stores.mysql.link import Connection
 from postroom.stores.mysql.statements import Statements
 from postroom.stores.mysql.values import listed, many, pairs, text_of
 from postroom.stores.mysql.verdicts import Verdicts

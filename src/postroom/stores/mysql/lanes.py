@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from postroom.store import Lane, Lost, RelayInfo
 from postroom.stores._choose import after_a_crash
 from postroom.stores._time import MICROSECOND
-from postroom.stores.mysql.connections import Connection
+from postroom.stores.mysql.link import Connection
 from postroom.stores.mysql.statements import Statements
 from postroom.stores.mysql.values import listed, many, pairs, text_of
 from postroom.stores.mysql.verdicts import Verdicts

@@ -14,7 +14,7 @@ from postroom.errors import StoreError, StoreUnavailable
 from postroom.store import Migration
 from postroom.stores._migrate import Step, newest, not_ours, other_lanes, pending, require
 from postroom.stores._sql import backquoted, rename
-from postroom.stores.mysql.connections import Connection
+from postroom.stores.mysql.link import Connection
 from postroom.stores.mysql.versions import Version
 from postroom.tables import TableNames
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from postroom.stores._sql import backquoted, render, statements
-from postroom.stores.mysql.connections import Connection
+from postroom.stores.mysql.link import Connection
 from postroom.stores.mysql.values import Piece
 from postroom.tables import TableNames
 

@@ -9,7 +9,7 @@ from typing import Self
 from postroom.errors import NotInTransaction
 from postroom.message import Message
 from postroom.stores.handles.mysql import AsyncmyHandle
-from postroom.stores.mysql.connections import Connection
+from postroom.stores.mysql.link import Connection
 from postroom.tables import TableNames
 
 

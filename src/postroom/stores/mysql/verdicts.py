@@ -10,7 +10,7 @@ from typing import Any, assert_never
 
 from postroom.store import ERROR_MAX, Buried, Expired, Published, Retry, Unsent, Verdict
 from postroom.stores._time import MICROSECOND
-from postroom.stores.mysql.connections import Connection
+from postroom.stores.mysql.link import Connection
 from postroom.stores.mysql.statements import Statements
 from postroom.stores.mysql.values import listed, many, text_of
 
