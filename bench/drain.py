@@ -7,17 +7,20 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import psycopg
 
-from bench import backlog, bare, bare_sqlite, engine
+from bench import backlog, bare, bare_mongo, bare_mysql, bare_sqlite, engine
 from bench.kafka import TOPIC, Kafka, kafka
+from bench.others import mariadb, mongo
 from bench.postgres import Shop, shop
 from bench.process import Process
 from bench.sqlite import migrate
 from bench.table import Row, ratio, take_turns
 
 TARGET = 0.6
+OTHERS_TARGET = 0.5
 RELAY = f"relay, {engine.CONCURRENCY} × {engine.BATCH:,}"
 Drain = Callable[[Process], float]
 """Drains a backlog in that process; the seconds it took."""
@@ -35,6 +38,28 @@ def run(*, quick: bool) -> Iterator[Row]:
         yield _to_null(place, number, min(rounds, 3), plain=True)
     with TemporaryDirectory(prefix="postroom-bench-") as folder:
         yield _sqlite(Path(folder) / "shop.db", number, min(rounds, 3))
+
+
+def run_others(*, quick: bool) -> Iterator[Row]:
+    """MariaDB and MongoDB to nowhere, each to the bare loop written for it."""
+    number, rounds = (2_000, 1) if quick else (50_000, 5)
+    for place, loop in ((mariadb, bare_mysql), (mongo, bare_mongo)):
+        with place() as shop:
+            yield _other(shop, loop, number, rounds)
+
+
+def _other(shop: Shop, loop: Any, number: int, rounds: int) -> Row:
+    def base(process: Process) -> float:
+        loop.fill(shop.url, number)
+        return _checked(process.call(loop.to_null, shop.url), loop.published(shop.url), number)
+
+    def ours(process: Process) -> float:
+        loop.fill(shop.url, number)
+        seconds = process.call(engine.drain, engine.Work(store=shop.url, to="null://", published=number))
+        return _checked(seconds, loop.published(shop.url), number)
+
+    what = f"drain {number:,} to null ({shop.server})"
+    return _row(what, "bare loop", base, ours, number, rounds, target=OTHERS_TARGET)
 
 
 def _to_kafka(place: Shop, broker: Kafka, number: int, rounds: int, *, at_once: bool = False) -> Row:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -65,6 +66,24 @@ def drain(work: Work) -> float:
     settle_in()
     logging.disable(logging.WARNING)  # that null:// throws messages away is what we are here for
     return asyncio.run(_drain(work))
+
+
+def drain_for(work: Work, seconds: float) -> int:
+    """Run for so long; how many were published."""
+    settle_in()
+    logging.disable(logging.WARNING)
+    return asyncio.run(_drain_for(work, seconds))
+
+
+async def _drain_for(work: Work, seconds: float) -> int:
+    watch = Stopwatch(sys.maxsize)
+    listeners = Listeners()
+    listeners.add(watch)
+    async with open_store(work.store) as store, open_store(work.store) as heartbeat:
+        relay = Relay(store, [Route(to=publisher_for(work.to))], heartbeat=heartbeat, listeners=listeners)
+        asyncio.get_running_loop().call_later(seconds, relay.stop)
+        await relay.run()
+    return watch.seen
 
 
 async def _drain(work: Work) -> float:

@@ -24,6 +24,11 @@ ON_POSTGRES = {
     "memory": [f"2,000 open messages, a broker that {does}" for does in ("is away", "hangs")],
 }
 
+ON_OTHERS = {
+    "others": ["drain 2,000 to null (MariaDB", "drain 2,000 to null (MongoDB"],
+    "contention": ["8 producers"] * 3,
+}
+
 
 @pytest.mark.parametrize("name", ROWS)
 def test_a_benchmark_prints_an_aligned_table(name: str) -> None:
@@ -53,6 +58,14 @@ def test_a_benchmark_of_the_relay_runs(name: str, postgres_url: str) -> None:
     for start, row in zip(ON_POSTGRES[name], rows, strict=True):
         assert row["what"].startswith(start)
         assert row["result_is"] == ("value" if row["base_rate"] is None else "ratio")
+
+
+@pytest.mark.parametrize("name", ON_OTHERS)
+def test_a_benchmark_of_the_other_stores_runs(name: str, mariadb_url: str, mongo_url: str) -> None:
+    rows: list[dict[str, Any]] = json.loads(bench("--only", name, "--json"))["results"]
+    assert len(rows) == len(ON_OTHERS[name])
+    for start, row in zip(ON_OTHERS[name], rows, strict=True):
+        assert row["what"].startswith(start)
 
 
 def test_an_import_brings_nothing_along() -> None:
