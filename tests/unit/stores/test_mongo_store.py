@@ -8,6 +8,7 @@ import json
 import warnings
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -191,3 +192,30 @@ async def test_a_closed_store_says_so(mongo_database: str) -> None:
     await store.close()
     with pytest.raises(StoreError, match="closed"):
         await store.lanes()
+
+
+async def test_what_was_settled_and_never_tidied_is_not_taken_for_open(
+    store: MongoStore, mongo_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a relay dies between the commit of a settle and its tidying up."""
+    written = await put(store, "a", "b", "a")
+    relay = await a_relay(store)
+    with monkeypatch.context() as dying:
+        dying.setattr(store._flow._verdicts, "tidy", _nothing)
+        assert await relay.settle(await relay.claim()) == "settled"
+    assert _in_line(mongo_database) == 3
+    assert not await store.peek(relay.lanes)
+    counts = await store.counts()
+    assert (counts.by_status, counts.lag) == ({"published": 3}, timedelta(0))
+    (later,) = await put(store, "a")
+    assert await relay.seqs(limit=1) == [later], "though the line began with others"
+    assert _in_line(mongo_database) < 1 + len(written)
+
+
+async def _nothing(seqs: object) -> None:
+    """Instead of tidying."""
+
+
+def _in_line(url: str) -> int:
+    with MongoClient[dict[str, Any]](url) as client:
+        return client.get_default_database()["outbox"].count_documents({"line": {"$exists": True}})

@@ -24,6 +24,13 @@ class StrangersFirst(Exception):
     """Somebody wrote by hand: those documents get their places before anything is looked at."""
 
 
+class LeftoversFirst(Exception):
+    """What was settled still stands in a line, since whoever settled it died before it was tidied: that is done first."""
+
+    def __init__(self, seqs: Sequence[int]) -> None:
+        self.seqs = seqs
+
+
 class Claiming:
     """Each method runs inside the transaction it is given."""
 
@@ -93,6 +100,8 @@ class Claiming:
         found = await self._shelves.lane.aggregate(pipeline, session=session, batchSize=want * len(lanes) + 1)
         for each in await found.to_list():
             lines[each["line"]].append(each)
+        if left := [each["seq"] for line in lines.values() for each in line if each.get("outcome") is not None]:
+            raise LeftoversFirst(left)
         return {lane: sorted(line, key=_seq) for lane, line in lines.items()}
 
     async def _whole(self, session: Session, seqs: Sequence[int]) -> dict[int, Document]:

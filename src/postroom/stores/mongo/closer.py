@@ -7,7 +7,7 @@ from datetime import datetime
 from math import inf
 
 from postroom.stores._choose import Choice, Seen, alone, look, look_behind
-from postroom.stores.mongo.books import Shelves, among
+from postroom.stores.mongo.books import OPEN, Shelves, among
 from postroom.stores.mongo.rows import LOOK, seen_in
 from postroom.stores.mongo.server import Document, Session
 from postroom.stores.mongo.signs import Signs
@@ -52,7 +52,9 @@ class CloserLook:
         """Along the line until enough may go, taking out what has to wait: the next walk does not meet it again."""
         reach = 2 * want
         while True:
-            found = self._shelves.outbox.find({"line": lane}, LOOK, session=session, sort=[("seq", 1)], limit=reach)
+            found = self._shelves.outbox.find(
+                {"line": lane, **OPEN}, LOOK, session=session, sort=[("seq", 1)], limit=reach
+            )
             line = await self._seen(session, await found.to_list(), at)
             choice = Choice()
             look(line, choice)

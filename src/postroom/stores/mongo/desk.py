@@ -52,7 +52,7 @@ class Desk:
         for field in ("line", "behind", "later"):
             groups = await self._shelves.outbox.aggregate(
                 [
-                    {"$match": {field: {"$exists": True}, **due}},
+                    {"$match": {field: {"$exists": True}, **OPEN, **due}},
                     {"$group": {"_id": None, "at": {"$min": "$created_at"}}},
                 ],
                 session=session,
@@ -65,7 +65,7 @@ class Desk:
         keys = [each["_id"] async for each in self._shelves.hold.find({"until": None}, {"_id": 1}, session=session)]
         if not keys:
             return 0
-        waiting = [{"behind": among(keys)}, {"line": {"$exists": True}, "key": among(keys)}]
+        waiting = [{"behind": among(keys)}, {"line": {"$exists": True}, "key": among(keys), **OPEN}]
         later = {"later": {"$exists": True}, "key": among(keys)}
         return await self._shelves.outbox.count_documents({"$or": [*waiting, later]}, session=session)
 

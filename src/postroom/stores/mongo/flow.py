@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
+
+from pymongo.errors import PyMongoError
 
 from postroom.store import Claim, Settled, Settlement, Verdict
 from postroom.stores.mongo.books import Shelves, among, bare
-from postroom.stores.mongo.claiming import Claiming, StrangersFirst
+from postroom.stores.mongo.claiming import Claiming, LeftoversFirst, StrangersFirst
 from postroom.stores.mongo.server import Session
 from postroom.stores.mongo.signs import anything
 from postroom.stores.mongo.strangers import Strangers
@@ -34,14 +37,23 @@ class Flow:
             except StrangersFirst:
                 with self._server.translated():
                     await self._strangers.welcome()
+            except LeftoversFirst as met:
+                with self._server.translated():
+                    await self._verdicts.tidy(met.seqs)
 
     async def settle(self, settlements: Sequence[Settlement], now: datetime | None) -> Mapping[int, Settled]:
         if not settlements:
             return {}
         try:
-            return await self._server.run(lambda tx: self._settle(tx, settlements, now, careful=False))
+            answers = await self._server.run(lambda tx: self._settle(tx, settlements, now, careful=False))
         except NotAllThere:
-            return await self._server.run(lambda tx: self._settle(tx, settlements, now, careful=True))
+            answers = await self._server.run(lambda tx: self._settle(tx, settlements, now, careful=True))
+        done = (each.claim for each in settlements if each.is_published and answers[each.claim.id] == "settled")
+        if seqs := [claimed.seq for claim in done for claimed in claim.messages]:
+            # Settled it is, whatever becomes of this.
+            with suppress(PyMongoError):
+                await self._verdicts.tidy(seqs)
+        return answers
 
     async def _settle(
         self, session: Session, settlements: Sequence[Settlement], now: datetime | None, *, careful: bool

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from postroom.stores.mongo.books import Books, Shelves, among, bare
+from postroom.stores.mongo.books import OPEN, Books, Shelves, among, bare
 from postroom.stores.mongo.server import Document, Session
 
 
@@ -61,7 +61,7 @@ async def signs(shelves: Shelves, session: Session, owner: str, lanes: Collectio
 
 async def anything(shelves: Shelves, lanes: Collection[int], now: datetime | None) -> bool:
     """Is there anything in these lanes that a claim should look at?"""
-    line = _look("line", shelves.outbox, {"line": among(lanes)}, limit=1)
+    line = _look("line", shelves.outbox, {"line": among(lanes), **OPEN}, limit=1)
     # Any lane's document will do: it is only what the look-ups are hung on.
     pipeline = [{"$match": {"_id": 0}}, {"$project": {"_id": 1}}, line, *_waits(shelves, lanes)]
     for around in await (await shelves.lane.aggregate(pipeline)).to_list():
