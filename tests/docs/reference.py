@@ -26,6 +26,13 @@ server. A case is skipped only where the store declares that it does not apply; 
 {{table}}
 
 {{meanings}}
+
+## What else to know
+
+- **MariaDB** is what `mysql` is tested with. MySQL 8 is written for; its tests run where `POSTROOM_TEST_MYSQL` names a
+  server, and ours have none.
+- **MongoDB** keeps a transaction open whose client was killed, until `transactionLifetimeLimitSeconds` (60 by default) are
+  over: a relay that dies in the middle of one keeps its lanes waiting for so long. A standalone server is refused.
 """
 
 
