@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+
+from tests.servers.mariadb import connect
 
 from bench import engine
 from bench.others import mariadb
@@ -103,18 +104,3 @@ def _status(admin: Any, name: str) -> str:
     with admin.cursor() as cursor:
         cursor.execute("SHOW GLOBAL STATUS LIKE %s", (name,))
         return str(cursor.fetchone()[1])
-
-
-def connect(url: str) -> Any:
-    """A PyMySQL connection, as a service holds one."""
-    import pymysql
-
-    where = urlsplit(url)
-    return pymysql.connect(
-        host=where.hostname,
-        port=where.port or 3306,
-        user=where.username,
-        password=where.password or "",
-        database=where.path.lstrip("/"),
-        charset="utf8mb4",
-    )

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import psycopg
-from tests.scenarios.tills import connect_to_mariadb
+from tests.servers import mariadb
 from tests.servers.databases import in_database
 
 
@@ -100,7 +100,7 @@ class MariaDBOutage:
         self.struck = 0
 
     def begin(self) -> float:
-        self._lock = connect_to_mariadb(self._url)
+        self._lock = mariadb.connect(self._url, autocommit=True)
         with self._lock.cursor() as cursor:
             cursor.execute("SELECT table_name FROM information_schema.tables WHERE table_schema = database()")
             tables = [f"`{name}` WRITE" for (name,) in cursor.fetchall() if not name.endswith("messages")]
@@ -116,7 +116,7 @@ class MariaDBOutage:
         query = """SELECT count(*) FROM information_schema.innodb_trx t
                    JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id
                    WHERE p.db = database() AND p.id <> connection_id()"""
-        with closing(connect_to_mariadb(self._url)) as connection, connection.cursor() as cursor:
+        with closing(mariadb.connect(self._url, autocommit=True)) as connection, connection.cursor() as cursor:
             cursor.execute(query)
             return bool(cursor.fetchone() != (0,))
 

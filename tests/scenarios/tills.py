@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol
 from urllib.parse import urlsplit
 
 import psycopg
+from tests.servers import mariadb
 
 from postroom import Message, Outbox
 from postroom.testing.journal import Name
@@ -80,7 +81,7 @@ class SqliteTill(SqlTill):
 
 class MariaDBTill(SqlTill):
     def __init__(self, url: str) -> None:
-        super().__init__(connect_to_mariadb(url))
+        super().__init__(mariadb.connect(url, autocommit=True))
 
 
 class PostgresTill(SqlTill):
@@ -113,19 +114,3 @@ class MongoTill:
 
     def close(self) -> None:
         self._client.close()
-
-
-def connect_to_mariadb(url: str) -> Any:
-    """A PyMySQL connection that commits each statement by itself."""
-    import pymysql
-
-    where = urlsplit(url)
-    return pymysql.connect(
-        host=where.hostname,
-        port=where.port or 3306,
-        user=where.username,
-        password=where.password or "",
-        database=where.path.lstrip("/"),
-        charset="utf8mb4",
-        autocommit=True,
-    )
