@@ -115,7 +115,8 @@ class MariaDBOutage:
     def is_locked(self) -> bool:
         query = """SELECT count(*) FROM information_schema.innodb_trx t
                    JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id
-                   WHERE p.db = database() AND p.id <> connection_id()"""
+                   WHERE p.db = database() AND p.id <> connection_id()
+                     AND t.trx_rows_locked + t.trx_rows_modified > 0"""
         with closing(mariadb.connect(self._url, autocommit=True)) as connection, connection.cursor() as cursor:
             cursor.execute(query)
             return bool(cursor.fetchone() != (0,))
