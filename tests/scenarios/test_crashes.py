@@ -163,6 +163,9 @@ def asleep(post: Post) -> Iterator[subprocess.Popen[str]]:
         end = time.monotonic() + 60
         while True:
             _until(post.in_flight)
+            time.sleep(
+                0.2
+            )  # it claims what else it has room for; then all its hands are full, and no transaction is open
             zombie.send_signal(signal.SIGSTOP)
             if post.in_flight() and not outage_of(post.url).is_locked():
                 break
