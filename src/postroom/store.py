@@ -141,6 +141,8 @@ class Claim:
     messages: Sequence[Claimed]
     held: frozenset[str] = frozenset()
     """Keys of it that were waiting behind a failed head; the store looks after them when the claim is settled."""
+    emptied: bool = False
+    """The store went a long way for these, to the end of the lane: there is nothing behind them, and no use in another look."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,8 @@ def test_a_relay_without_a_rule_stumbles_on_a_random_walk(rule: str) -> None:
 
     for mutant in (mutant for mutant in MUTANTS if mutant.rule == rule):
         with changed(mutant.changes) as relay:
-            if any(stumbles(seed, relay) for seed in range(WALKS)):
+            # It ends with the first that stumbles; some rules are missed only once in ten walks.
+            if any(stumbles(seed, relay) for seed in range(4 * WALKS)):
                 return
     pytest.fail(f"no relay without {rule} stumbled")
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from postroom.store import Lane
+from postroom.store import Claim, Lane, per_lane
 
 OTHERS_TURN = 4
 """Every so many claims, lanes that are not known to be full have their turn."""
+REST_SECONDS = 0.05
+"""So long a lane in which nothing is left is not looked at, while there are others that are known to be full."""
 
 
 @dataclass(slots=True)
@@ -26,6 +28,8 @@ class Held:
     """When it was last claimed from: the higher, the later."""
     full: bool = False
     """The last claim took all it might from it: there is more."""
+    rests_until: float = 0.0
+    """The last claim left nothing in it: until then it is not looked at beside lanes that are full."""
 
 
 class Holdings:
@@ -63,6 +67,11 @@ class Holdings:
         """Forget these lanes; which of them were held."""
         return [lane for lane in lanes if self._held.pop(lane, None) is not None]
 
+    @property
+    def is_full(self) -> bool:
+        """Is there a lane, in flight or not, that is known to hold more?"""
+        return any(held.full for held in self._held.values())
+
     def idle(self, now: float, needed: float) -> dict[int, int]:
         """Lanes that can be claimed from: nothing in flight, and time for a whole send (R16)."""
         return {
@@ -70,6 +79,20 @@ class Holdings:
             for lane, held in self._held.items()
             if not held.busy and not held.leaving and held.deadline - now > needed
         }
+
+    def rested(self, lanes: Mapping[int, int], now: float) -> dict[int, int]:
+        """Of these lanes, those that are worth a look: all of them, unless others are full. To look into an empty lane
+        is not free: it may hold many messages that cannot move, or the remains of many that are gone."""
+        if not self.is_full:
+            return dict(lanes)
+        return {
+            lane: epoch for lane, epoch in lanes.items() if (held := self._held.get(lane)) and held.rests_until <= now
+        }
+
+    def next_look(self, now: float) -> float:
+        """In how many seconds a lane has rested enough; 0 when none does."""
+        rests = [held.rests_until - now for held in self._held.values() if held.rests_until > now and not held.busy]
+        return min(rests, default=0.0)
 
     def part_of(self, lanes: Mapping[int, int], room: int) -> dict[int, int]:
         """Of these lanes, idle a moment ago and still mine, what one of so many batches should claim from: those that
@@ -98,13 +121,20 @@ class Holdings:
         for lane in part:
             self._held[lane].busy = True
 
-    def claimed(self, part: Mapping[int, int], counts: Mapping[int, int], most: int) -> None:
-        """What a claim found: so many messages in each of these lanes, *most* in one being all that it looks for."""
+    def claimed(self, part: Mapping[int, int], claims: Sequence[Claim], limit: int, begin: float, now: float) -> None:
+        """What a claim of at most *limit* messages, asked for at *begin*, found in these lanes."""
+        found = {claim.lane: len(claim.messages) for claim in claims}
+        emptied = {claim.lane for claim in claims if claim.emptied}
+        # Of a claim that is full, a lane may have got less than its part: another one's messages may have been far away.
+        most = 1 if sum(found.values()) >= limit else per_lane(limit, len(part))
+        # What takes long is not looked at all the time.
+        rested = now + max(REST_SECONDS, 2 * (now - begin))
         for lane, epoch in part.items():
             held = self._held.get(lane)
             if held is not None and held.epoch == epoch:
-                held.full = counts.get(lane, 0) >= most
-                held.busy = lane in counts
+                held.full = found.get(lane, 0) >= most and lane not in emptied
+                held.busy = lane in found
+                held.rests_until = 0.0 if held.busy and lane not in emptied else rested
 
     def may_send(self, lane: int, epoch: int, now: float, needed: float) -> bool:
         """Is this lane mine at that epoch, for long enough to send?"""

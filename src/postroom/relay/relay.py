@@ -25,7 +25,7 @@ from postroom.relay.routes import Route, Routes
 from postroom.relay.settler import Settler
 from postroom.relay.verdict import lost_with_its_relay
 from postroom.relay.wakeup import Backoff, watch
-from postroom.store import OPEN, Claim, RelayInfo, Store, Verdict, per_lane
+from postroom.store import OPEN, Claim, RelayInfo, Store, Verdict
 
 CLAIMS_AT_ONCE = 2
 """How many claims, of different lanes, are asked for at once while messages flow."""
@@ -156,7 +156,7 @@ class Relay:
 
         After an empty look the next one is a peek: an idle relay should cost next to nothing."""
         now = monotonic()
-        lanes = self._holdings.idle(now, self._send_seconds)
+        lanes = self._holdings.rested(self._holdings.idle(now, self._send_seconds), now)
         room = self.config.concurrency - len(self._trips)
         if not lanes or room < 1 or self._claiming >= self._claims_at_once:
             return False
@@ -201,22 +201,24 @@ class Relay:
 
     async def _claim(self, part: dict[int, int], limit: int) -> Sequence[Claim]:
         begin = monotonic()
-        counts: dict[int, int] = {}
+        claims: Sequence[Claim] = []
         try:
             await self._reconcile(part)
             claims = await within(self._patience, self._store.claim(self.owner, part, limit=limit))
-            counts = {claim.lane: len(claim.messages) for claim in claims}
         except StoreUnavailable:
             self._doubtful |= part.keys()
             raise
         finally:
-            self._holdings.claimed(part, counts, per_lane(limit, len(part)))
+            self._holdings.claimed(part, claims, limit, begin, monotonic())
         if not claims:
-            self._rest()
+            # While others are full only these lanes rest, not the relay.
+            if not self._holdings.is_full:
+                self._rest()
             return []
         self._idle.reset()
         reach("after-claim")
-        self._listeners(Claimed(count=sum(counts.values()), lanes=len(claims), seconds=monotonic() - begin))
+        count = sum(len(claim.messages) for claim in claims)
+        self._listeners(Claimed(count=count, lanes=len(claims), seconds=monotonic() - begin))
         return claims
 
     async def _reconcile(self, part: dict[int, int]) -> None:
@@ -287,7 +289,8 @@ class Relay:
     async def _wait(self) -> None:
         """Until something changes; or until it is time to look again."""
         now = monotonic()
-        rest = max(self._resting_until - now, self._gates.shut_for(now), 0) or self.config.poll.total_seconds()
+        rest = max(self._resting_until - now, self._gates.shut_for(now), 0)
+        rest = rest or self._holdings.next_look(now) or self.config.poll.total_seconds()
         with suppress(TimeoutError):
             async with asyncio.timeout(rest):
                 await self._changed.wait()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from postroom.relay.holdings import Holdings, fair_share
-from postroom.store import Lane
+from typing import Any
+
+from postroom.relay.holdings import REST_SECONDS, Holdings, fair_share
+from postroom.store import Claim, Lane
 
 
 def held(*lanes: int, deadline: float = 60, epoch: int = 1) -> Holdings:
@@ -12,8 +14,23 @@ def held(*lanes: int, deadline: float = 60, epoch: int = 1) -> Holdings:
     return holdings
 
 
+def found(
+    holdings: Holdings,
+    lanes: dict[int, int],
+    counts: dict[int, int],
+    *,
+    limit: int,
+    emptied: int | None = None,
+    **times: float,
+) -> None:
+    """A claim from these lanes found so many in each."""
+    message: Any = None  # only their number matters here
+    claims = [Claim(n, n, 1, "me", False, [message] * count, emptied=n == emptied) for n, count in counts.items()]
+    holdings.claimed(lanes, claims, limit, times.get("begin", 0), times.get("now", 0))
+
+
 def in_flight(holdings: Holdings, lanes: dict[int, int]) -> None:
-    holdings.claimed(lanes, dict.fromkeys(lanes, 1), most=10)
+    found(holdings, lanes, dict.fromkeys(lanes, 1), limit=100)
 
 
 def test_a_lane_is_idle_until_it_is_busy() -> None:
@@ -73,7 +90,7 @@ def test_every_lane_belongs_to_somebody() -> None:
 def test_lanes_that_are_full_are_claimed_from_by_themselves_and_the_others_have_their_turn() -> None:
     holdings = held(*range(16))
     lanes = holdings.idle(now=0, needed=5)
-    holdings.claimed(lanes, {3: 10, 7: 10, 9: 2}, most=10)
+    found(holdings, lanes, {3: 10, 7: 10, 9: 2}, limit=160)
     holdings.settled(lanes)
     parts = [set(holdings.part_of(lanes, room=1)) for _ in range(8)]
     assert parts.count({3, 7}) == 6
@@ -91,9 +108,9 @@ def test_the_lanes_that_waited_longest_come_first_and_all_of_them_in_turn() -> N
 def test_a_lane_that_was_emptied_is_full_no_more() -> None:
     holdings = held(1, 2)
     lanes = holdings.idle(now=0, needed=5)
-    holdings.claimed(lanes, {1: 10}, most=10)
+    found(holdings, lanes, {1: 10}, limit=20)
     holdings.settled(lanes)
-    holdings.claimed({1: 1}, {}, most=10)
+    found(holdings, {1: 1}, {}, limit=10)
     assert holdings.part_of(lanes, room=1) == lanes
 
 
@@ -104,3 +121,35 @@ def test_a_lane_that_was_lost_since_it_was_idle_is_no_part_of_a_claim() -> None:
     holdings.drop([1])
     holdings.add([Lane(2, 2, "me", None)], 60)
     assert holdings.part_of(idle, room=1) == {3: 1}
+
+
+def test_an_empty_lane_rests_only_while_others_are_full() -> None:
+    holdings = held(1, 2)
+    lanes = holdings.idle(now=0, needed=5)
+    found(holdings, lanes, {1: 10}, limit=20)
+    assert holdings.rested({2: 1}, now=0) == {}
+    assert holdings.next_look(now=0) == REST_SECONDS
+    assert holdings.rested({2: 1}, now=REST_SECONDS) == {2: 1}
+    found(holdings, {1: 1}, {}, limit=20)
+    assert holdings.rested(lanes, now=0) == lanes
+
+
+def test_a_look_that_took_long_is_not_repeated_soon() -> None:
+    holdings = held(1, 2)
+    found(holdings, {1: 1}, {1: 20}, limit=20)
+    found(holdings, {2: 1}, {}, limit=20, begin=10, now=11)
+    assert holdings.rested({2: 1}, now=12.9) == {}
+    assert holdings.rested({2: 1}, now=13) == {2: 1}
+
+
+def test_a_lane_of_which_the_store_saw_the_end_rests_as_an_empty_one_does() -> None:
+    holdings = held(1, 2)
+    found(holdings, {1: 1, 2: 1}, {1: 10, 2: 10}, limit=20, emptied=2)
+    holdings.settled({1: 1, 2: 1})
+    assert set(holdings.rested({1: 1, 2: 1}, now=0)) == {1}
+
+
+def test_a_lane_cut_short_by_the_claims_limit_counts_as_full() -> None:
+    holdings = held(1, 2)
+    found(holdings, {1: 1, 2: 1}, {1: 3, 2: 17}, limit=20, emptied=2)
+    assert holdings.is_full

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from operator import attrgetter, itemgetter
 
@@ -43,16 +44,19 @@ class Claiming:
         want = per_lane(limit, len(epochs))
         lines, odd = _sorted_out(await self._rows(connection, "line", lanes=list(epochs), want=want, now=at))
         walked: dict[int, list[Row]] = {}
+        # A long way is better gone once: what is found at its end may fill half of the claim.
+        far = max(want, limit // 2 // max(len(odd), 1))
         if odd:
-            walked, odd = await self._walk(connection, odd, want, at)
-        seqs = {lane: list(map(_seq, line)) for lane, line in (lines | walked).items() if line}
-        if sum(map(len, seqs.values())) + len(odd) * want > limit:
-            if odd:
-                # Which ones go is for one look at all lanes to say.
-                return sorted(await self._closer_look.claim(connection, owner, epochs, limit, want, at), key=_lane)
-            seqs = fair(seqs, limit)
+            walked, odd = await self._walk(connection, odd, far, at)
+        if odd and sum(map(len, [*lines.values(), *walked.values()])) + len(odd) * want > limit:
+            # Which ones go is for one look at all lanes to say.
+            return sorted(await self._closer_look.claim(connection, owner, epochs, limit, want, at), key=_lane)
+        seqs = _shared_out(_seqs(lines), _seqs(walked), limit)
         held = {lane: epochs[lane] for lane in seqs}
         claims = await self._claim_lines(connection, owner, held, seqs, lines, at) if seqs else []
+        claims = [
+            replace(claim, emptied=len(claim.messages) < far) if claim.lane in walked else claim for claim in claims
+        ]
         left, rest = limit - sum(map(len, seqs.values())), {lane: epochs[lane] for lane in odd}
         claims += await self._closer_look.claim(connection, owner, rest, left, want, at)
         return sorted(claims, key=_lane)
@@ -89,6 +93,24 @@ class Claiming:
         for lane in epochs.keys() & lines.keys():
             messages[lane] = [claimed_in(row, 3) for row in lines[lane][: len(seqs[lane])]]
         return [Claim(ids[lane], lane, epochs[lane], owner, False, sorted(messages[lane])) for lane in epochs]
+
+
+def _seqs(lines: Mapping[int, Sequence[Row]]) -> dict[int, list[int]]:
+    return {lane: list(map(_seq, line)) for lane, line in lines.items() if line}
+
+
+def _shared_out(lines: Mapping[int, list[int]], walked: Mapping[int, list[int]], limit: int) -> dict[int, list[int]]:
+    """At most *limit* of these: what was walked for goes, up to the half; else the first of every lane before the second.
+
+    >>> _shared_out({1: [10, 11]}, {2: [20, 21]}, 4), _shared_out({1: [10, 11]}, {2: [20, 21]}, 3)
+    ({1: [10, 11], 2: [20, 21]}, {1: [10, 11], 2: [20]})
+    >>> _shared_out({1: [10, 11], 3: [30, 31]}, {2: [20, 21]}, 4)
+    {1: [10], 3: [30], 2: [20, 21]}
+    """
+    far = sum(map(len, walked.values()))
+    if far + sum(map(len, lines.values())) <= limit:
+        return {**lines, **walked}
+    return {**fair(lines, limit - far), **walked} if far <= limit // 2 else fair({**lines, **walked}, limit)
 
 
 def _sorted_out(rows: Sequence[Row]) -> tuple[dict[int, list[Row]], set[int]]:
