@@ -190,6 +190,54 @@ def cloudevent(message: Message, source: str) -> dict[str, str]:
     return {name: value for name, value in attributes.items() if value is not None}
 
 
+def from_cloudevent(
+    attributes: Mapping[str, str], body: bytes | None, headers: Mapping[str, str] = NO_HEADERS
+) -> Message:
+    """The message that these CloudEvents attributes and this body are; the inverse of `cloudevent`, but for the source.
+
+    An id that is no UUID stands for one that is made of it and of its source, always the same. A time that cannot be read is
+    left to now. InvalidMessage without an id or a type: then it is no event.
+
+    >>> from_cloudevent({"specversion": "1.0", "id": "7", "source": "shop", "type": "order.paid"}, b"1").type
+    'order.paid'
+    """
+    if not attributes.get("id") or not attributes.get("type"):
+        what = " and ".join(name for name in ("id", "type") if not attributes.get(name))
+        raise InvalidMessage(f"It has no CloudEvents {what}: send it with Postroom, or with these attributes.")
+    return Message(
+        attributes["type"],
+        key=attributes.get("partitionkey") or attributes.get("subject"),
+        body=body,
+        content_type=attributes.get("datacontenttype"),
+        id=_event_id(attributes["id"], attributes.get("source", "")),
+        time=_moment(attributes.get("time")),
+        aggregate=attributes.get("aggregate"),
+        headers=headers,
+        correlation_id=attributes.get("correlationid"),
+        causation_id=attributes.get("causationid"),
+        traceparent=attributes.get("traceparent"),
+        idempotency_key=attributes.get("idempotencykey"),
+        expires_at=_moment(attributes.get("expirytime")),
+    )
+
+
+def _event_id(text: str, source: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        return uuid5(NAMESPACE_OID, f"{source}\n{text}")
+
+
+def _moment(text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
 def rfc3339(moment: datetime) -> str:
     """The moment in UTC as CloudEvents and JSON readers expect it: 2026-11-15T09:30:00.250000Z."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

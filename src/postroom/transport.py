@@ -1,7 +1,8 @@
-"""What a broker must do for Postroom: the contract of a transport.
+"""What a broker must do for Postroom: the contract of a transport, sending side and receiving side.
 
 `publish` returns only when it knows, for each message, what the broker said. There is no "handed over, probably fine":
-`Sent` means durably confirmed, and an answer that never came is `Failed` with `unknown=True`.
+`Sent` means durably confirmed, and an answer that never came is `Failed` with `unknown=True`. What was received is there
+until it is acknowledged: a receiver that dies without a word loses nothing.
 """
 
 from __future__ import annotations
@@ -122,3 +123,96 @@ class Publisher(Protocol):
 
     async def close(self) -> None:
         """Let go. What was being published is answered first. Twice is fine."""
+
+
+# ── the receiving side ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerCapabilities:
+    """What the receiving side of a transport promises."""
+
+    name: str
+    durable: bool
+    """What was published while nobody listened is received later; what was not acknowledged comes again, also after the
+    broker's restart."""
+    ordered: bool
+    """Messages of one key are received in the order they were published, also what comes again after a receiver died:
+    as long as there is one receiver, or the broker gives each of several its own keys."""
+    shares: bool
+    """Several receivers of one group share the messages among them."""
+    counts_redeliveries: bool
+    """The broker says how often a message was delivered before; else 0 and 1 are told apart, at best."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerOptions:
+    """What may be asked of a receiver beside its URL. One that cannot honour an option refuses it; None asks nothing."""
+
+    group: str | None = None
+    """Receivers of one group share the messages; every group has all of them. None: the transport's default, `postroom`."""
+    prefetch: int | None = None
+    """How many messages are in hand at once, received and not yet acknowledged. None: the transport's default."""
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    """By which a webhook proves who sent it, newest first."""
+
+    @property
+    def asked(self) -> frozenset[str]:
+        """The names of the options that ask for something."""
+        return frozenset(each.name for each in fields(self) if getattr(self, each.name) != each.default)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Delivery:
+    """A message in hand. Two deliveries of one message are two things."""
+
+    message: Message
+    source: str
+    """Who says it: CloudEvents' source."""
+    topic: str
+    """Where it came from, as the broker calls it."""
+    redelivered: int = 0
+    """How often it was delivered before, as far as the broker knows."""
+    fault: str | None = None
+    """Why it is none of ours and cannot be handled, in a sentence: no id, no type, broken headers. Its bytes are in the
+    message all the same, and the id is then made up: nobody may tell two such apart by it."""
+    token: Any = None
+    """The transport's own: what an acknowledgement needs."""
+
+
+class Consumer(Protocol):
+    """The receiving side of a transport. Opened by `postroom.open_consumer(url)`.
+
+    Every delivery ends by exactly one of `ack`, `nack` and `terminate`. Until then it is this receiver's, however long that
+    takes: where the broker sets a time limit, the consumer prolongs it by itself. Acknowledging a delivery that is lost
+    meanwhile (the connection broke, the partition moved) is no error: it comes again, somewhere."""
+
+    @property
+    def capabilities(self) -> ConsumerCapabilities:
+        """What this transport promises."""
+
+    async def open(self) -> None:
+        """Connect. Raises TransportUnavailable when the broker is away, ConfigError when what to read from is not there or
+        a setting is unsafe."""
+
+    async def receive(self, limit: int, *, wait: timedelta) -> Sequence[Delivery]:
+        """Up to *limit* messages, as soon as there is one; none when *wait* is over, or the prefetch is used up.
+
+        Messages of one key come in order. Raises TransportUnavailable while the broker is away; call it again, it
+        connects anew. What was in hand before that is lost (it comes again), and `is_lost` says so."""
+
+    def is_lost(self, delivery: Delivery) -> bool:
+        """Is this delivery known not to be ours any more, so that handling it now is vain, or out of order?"""
+
+    async def ack(self, deliveries: Sequence[Delivery]) -> None:
+        """These were handled: they are not delivered again. May be lost with the connection; then they come again."""
+
+    async def nack(self, delivery: Delivery, *, delay: timedelta = timedelta(0)) -> None:
+        """Not handled: deliver it again, to us or to others, after *delay* or sooner. Where `ordered`, no later message of
+        its key is received before it again."""
+
+    async def terminate(self, delivery: Delivery) -> None:
+        """Never deliver it again: it was put aside elsewhere, or is nothing."""
+
+    async def close(self) -> None:
+        """Let go. What is in hand goes back at once, for others. Twice is fine."""

@@ -6,7 +6,7 @@ from postroom.config import RouteConfig, Settings
 from postroom.errors import ConfigError
 from postroom.relay.routes import Route
 from postroom.transport import Publisher, TransportOptions
-from postroom.transports import HONOURED, known_scheme, open_transport
+from postroom.transports import honoured, open_transport
 
 
 def routes_from(settings: Settings) -> list[Route]:
@@ -39,7 +39,7 @@ def _route(config: RouteConfig, settings: Settings, publishers: dict[tuple[str, 
 def _options(config: RouteConfig, settings: Settings) -> TransportOptions:
     """What the route asks for itself; and of what is set for all, what its transport can honour: a secret for webhooks
     must not forbid a function beside them."""
-    default = _for_all(settings).only(HONOURED[known_scheme(config.to)])
+    default = _for_all(settings).only(honoured(config.to))
     return TransportOptions(
         source=config.source or default.source,
         secrets=config.secrets or default.secrets,

@@ -2,33 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
 
 from postroom.errors import ConfigError
-from postroom.transport import Publisher, TransportOptions
+from postroom.transport import Consumer, ConsumerOptions, Publisher, TransportOptions
 from postroom.urls import redact, split_scheme
 
 SOURCE_DEFAULT = "postroom"
-SCHEMES = {
-    "memory": "memory://",
-    "null": "null://",
-    "local": "local://shop.mail:send",
-    "http": "http://localhost:8080/hooks",
-    "https": "https://shop.example/hooks",
-    "kafka": "kafka://broker:9092/orders",
-}
-"""What can be opened, with an example of each."""
+GROUP_DEFAULT = "postroom"
 
-_OF_HTTP = frozenset({"source", "secrets", "public_only", "concurrency"})
-HONOURED = {
-    "memory": frozenset[str](),
-    "null": frozenset[str](),
-    "local": frozenset({"concurrency"}),
-    "http": _OF_HTTP,
-    "https": _OF_HTTP,
-    "kafka": frozenset({"source"}),
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A transport: its module has `open_publisher(url, options)` and, where one can receive
+    from it, `open_consumer(url, options)`."""
+
+    module: str
+    example: str
+    honours: frozenset[str] = frozenset()
+    """The options that its publisher can honour."""
+    receives: frozenset[str] | None = None
+    """The options that its consumer can honour; None: it has none."""
+
+
+_HTTP = frozenset({"source", "secrets", "public_only", "concurrency"})
+_BROKER = frozenset({"source"})
+_GROUPS = frozenset({"group", "prefetch"})
+
+TRANSPORTS = {
+    "memory": Known("memory", "memory://", receives=_GROUPS),
+    "null": Known("null", "null://"),
+    "local": Known("local", "local://shop.mail:send", frozenset({"concurrency"})),
+    "http": Known("http", "http://localhost:8080/hooks", _HTTP),
+    "https": Known("http", "https://shop.example/hooks", _HTTP),
+    "kafka": Known("kafka", "kafka://broker:9092/orders", _BROKER),
 }
-"""Which options each of them can honour."""
+"""What can be opened. A new transport is a line here, and a module of that name in this package."""
 
 
 def open_transport(url: str, options: TransportOptions | None = None) -> Publisher:
@@ -37,69 +49,51 @@ def open_transport(url: str, options: TransportOptions | None = None) -> Publish
     Raises ConfigError for a URL it does not know, and for an option that this transport cannot honour."""
     options = options or TransportOptions()
     scheme = known_scheme(url)
-    if vain := sorted(options.asked - HONOURED[scheme]):
-        able = sorted(scheme for scheme, honoured in HONOURED.items() if honoured.issuperset(vain))
-        raise ConfigError(
-            f"{redact(url)} cannot honour {' and '.join(vain)}: leave it out, or send to {'://, '.join(able)}://.",
-            scheme=scheme,
-        )
-    return _OPENERS[scheme](url, options)
+    able = {name: known.honours for name, known in TRANSPORTS.items()}
+    _refuse(url, options.asked - able[scheme], able, "send to")
+    publisher: Publisher = _maker(scheme, "open_publisher")(url, options)
+    return publisher
+
+
+def open_consumer(url: str, options: ConsumerOptions | None = None) -> Consumer:
+    """The receiving side of the transport this URL names. It connects when it is opened: `await consumer.open()`.
+
+    Raises ConfigError for a URL it does not know or nothing can be received from, and for an option it cannot honour."""
+    options = options or ConsumerOptions()
+    scheme = known_scheme(url)
+    able = {name: known.receives for name, known in TRANSPORTS.items() if known.receives is not None}
+    if scheme not in able:
+        examples = ", ".join(TRANSPORTS[name].example for name in able)
+        raise ConfigError(f"Nothing can be received from {redact(url)}; give a URL like {examples}.", scheme=scheme)
+    _refuse(url, options.asked - able[scheme], able, "receive from")
+    consumer: Consumer = _maker(scheme, "open_consumer")(url, options)
+    return consumer
 
 
 def known_scheme(url: str) -> str:
     """The scheme of a URL that can be opened; ConfigError, with examples, for any other."""
     scheme, _ = split_scheme(url)
-    if scheme not in _OPENERS:
-        examples = ", ".join(SCHEMES.values())
+    if scheme not in TRANSPORTS:
+        examples = ", ".join(known.example for known in TRANSPORTS.values())
         raise ConfigError(
             f"Postroom knows no transport {scheme}:// (in {redact(url)}); give one like {examples}.", scheme=scheme
         )
     return scheme
 
 
-def _memory(url: str, options: TransportOptions) -> Publisher:  # noqa: ARG001 - there is nothing to choose
-    from postroom.transports.memory import MemoryBroker, MemoryPublisher
-
-    return MemoryPublisher(MemoryBroker())
-
-
-def _null(url: str, options: TransportOptions) -> Publisher:  # noqa: ARG001 - there is nothing in it
-    from postroom.transports.null import NullPublisher
-
-    return NullPublisher()
+def honoured(url: str) -> frozenset[str]:
+    """The options that the publisher of this URL can honour."""
+    return TRANSPORTS[known_scheme(url)].honours
 
 
-def _local(url: str, options: TransportOptions) -> Publisher:
-    from postroom.transports.local import CONCURRENCY_DEFAULT, LocalPublisher, load
-
-    return LocalPublisher(load(split_scheme(url)[1]), concurrency=options.concurrency or CONCURRENCY_DEFAULT)
-
-
-def _http(url: str, options: TransportOptions) -> Publisher:
-    from postroom.transports.http import HttpPublisher
-    from postroom.transports.http.publisher import CONCURRENCY_DEFAULT
-
-    return HttpPublisher(
-        url,
-        source=options.source or SOURCE_DEFAULT,
-        secrets=options.secrets,
-        public_only=options.public_only,
-        concurrency=options.concurrency or CONCURRENCY_DEFAULT,
-    )
+def _refuse(url: str, vain: Collection[str], able: dict[str, frozenset[str]], verb: str) -> None:
+    """ConfigError where an option is asked for in vain."""
+    if vain:
+        others = [scheme for scheme, honours in able.items() if honours.issuperset(vain)]
+        remedy = f", or {verb} {'://, '.join(sorted(others))}://" if others else ""
+        raise ConfigError(f"{redact(url)} cannot honour {' and '.join(sorted(vain))}: leave it out{remedy}.")
 
 
-def _kafka(url: str, options: TransportOptions) -> Publisher:
-    from postroom.transports.kafka import KafkaPublisher
-
-    return KafkaPublisher(url, source=options.source or SOURCE_DEFAULT)
-
-
-# A new transport: its opener here, and its scheme in SCHEMES, HONOURED and _OPENERS.
-_OPENERS: dict[str, Callable[[str, TransportOptions], Publisher]] = {
-    "memory": _memory,
-    "null": _null,
-    "local": _local,
-    "http": _http,
-    "https": _http,
-    "kafka": _kafka,
-}
+def _maker(scheme: str, side: str) -> Callable[..., Any]:
+    made: Callable[..., Any] = getattr(import_module(f"{__name__}.{TRANSPORTS[scheme].module}"), side)
+    return made

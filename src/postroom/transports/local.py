@@ -21,15 +21,23 @@ from postroom.transport import (
     Envelope,
     Failed,
     Outcome,
+    Publisher,
     Sent,
     TransportCapabilities,
+    TransportOptions,
     Unavailable,
 )
 from postroom.transports.threads import Threads
+from postroom.urls import split_scheme
 
 CONCURRENCY_DEFAULT = 16
 STUCK_MAX = 64
 """So many calls may hang on after their time was up. More would fill the memory: then nothing is called until some end."""
+
+
+def open_publisher(url: str, options: TransportOptions) -> Publisher:
+    """See `postroom.transports.open_transport`."""
+    return LocalPublisher(load(split_scheme(url)[1]), concurrency=options.concurrency or CONCURRENCY_DEFAULT)
 
 
 class LocalPublisher:

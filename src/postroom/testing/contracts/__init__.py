@@ -1,5 +1,6 @@
 """One suite per contract. A store or a transport brings only how to open itself, and what it declares."""
 
+from postroom.testing.contracts.consumer import ConsumerContract
 from postroom.testing.contracts.desk import DeskContract
 from postroom.testing.contracts.flow import FlowContract
 from postroom.testing.contracts.lanes import LanesContract
@@ -14,6 +15,7 @@ class StoreContract(SchemaContract, WritingContract, LanesContract, FlowContract
 
 
 __all__ = [
+    "ConsumerContract",
     "DeskContract",
     "FlowContract",
     "LanesContract",

@@ -9,6 +9,19 @@ except ModuleNotFoundError as exc:
         "Deliveries by HTTP need aiohttp, which is not installed: run `pip install 'postroom[http]'`.", extra="http"
     ) from exc
 
-from postroom.transports.http.publisher import HttpPublisher
+from postroom.transport import Publisher, TransportOptions
+from postroom.transports import SOURCE_DEFAULT
+from postroom.transports.http.publisher import CONCURRENCY_DEFAULT, HttpPublisher
 
-__all__ = ["HttpPublisher"]
+__all__ = ["HttpPublisher", "open_publisher"]
+
+
+def open_publisher(url: str, options: TransportOptions) -> Publisher:
+    """See `postroom.transports.open_transport`."""
+    return HttpPublisher(
+        url,
+        source=options.source or SOURCE_DEFAULT,
+        secrets=options.secrets,
+        public_only=options.public_only,
+        concurrency=options.concurrency or CONCURRENCY_DEFAULT,
+    )

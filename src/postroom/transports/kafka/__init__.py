@@ -20,6 +20,13 @@ except ModuleNotFoundError as exc:
         extra="kafka",
     ) from exc
 
+from postroom.transport import Publisher, TransportOptions
+from postroom.transports import SOURCE_DEFAULT
 from postroom.transports.kafka.publisher import KafkaPublisher
 
-__all__ = ["KafkaPublisher"]
+__all__ = ["KafkaPublisher", "open_publisher"]
+
+
+def open_publisher(url: str, options: TransportOptions) -> Publisher:
+    """See `postroom.transports.open_transport`."""
+    return KafkaPublisher(url, source=options.source or SOURCE_DEFAULT)

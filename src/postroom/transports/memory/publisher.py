@@ -1,37 +1,20 @@
-"""A broker inside the process: for tests, for demos, and to see what would have been sent."""
+"""The sending side of the broker in memory."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import timedelta
 
 from postroom.errors import TransportUnavailable
-from postroom.message import Message
 from postroom.transport import KEY_STOPPED, Envelope, Outcome, Rejected, Sent, TransportCapabilities, Unavailable
-
-TOPIC_DEFAULT = "messages"
-
-
-@dataclass(slots=True)
-class MemoryBroker:
-    """Topics, each a list of messages in the order they came."""
-
-    topics: defaultdict[str, list[Message]] = field(default_factory=lambda: defaultdict(list))
-    known: frozenset[str] | None = None
-    """The topics it takes messages for; None: any."""
-    largest: int | None = None
-    """The largest body it takes, in bytes; None: any."""
-    away: bool = False
-    """It does not answer."""
+from postroom.transports.memory.broker import TOPIC_DEFAULT, MemoryBroker
 
 
 class MemoryPublisher:
     """See `postroom.transport` for what each method promises."""
 
-    def __init__(self, broker: MemoryBroker) -> None:
-        self._broker = broker
+    def __init__(self, broker: MemoryBroker, *, topic: str = TOPIC_DEFAULT) -> None:
+        self._broker, self._topic = broker, topic
 
     @property
     def capabilities(self) -> TransportCapabilities:
@@ -61,7 +44,7 @@ class MemoryPublisher:
 
     def _take(self, envelope: Envelope) -> Outcome:
         broker, message = self._broker, envelope.message
-        topic = envelope.topic or message.topic or TOPIC_DEFAULT
+        topic = envelope.topic or message.topic or self._topic
         if broker.away:
             return Unavailable(error="the broker in memory is away")
         if broker.known is not None and topic not in broker.known:

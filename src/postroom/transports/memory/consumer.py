@@ -1,0 +1,78 @@
+"""The receiving side of the broker in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+
+from postroom.clock import monotonic
+from postroom.errors import TransportUnavailable
+from postroom.transport import ConsumerCapabilities, Delivery
+from postroom.transports.memory.broker import Group, MemoryBroker, Open
+
+PREFETCH_DEFAULT = 1_000
+LOOK_SECONDS = 0.002
+
+
+class MemoryConsumer:
+    """See `postroom.transport` for what each method promises."""
+
+    def __init__(self, broker: MemoryBroker, topic: str, *, group: str, prefetch: int = PREFETCH_DEFAULT) -> None:
+        self._broker, self._topic, self._name, self._prefetch = broker, topic, group, prefetch
+        self._held: dict[int, Open] = {}
+
+    @property
+    def capabilities(self) -> ConsumerCapabilities:
+        return ConsumerCapabilities(name="memory", durable=False, ordered=True, shares=True, counts_redeliveries=True)
+
+    async def open(self) -> None:
+        self._check()
+
+    async def receive(self, limit: int, *, wait: timedelta) -> Sequence[Delivery]:
+        until = monotonic() + wait.total_seconds()
+        while True:
+            self._check()
+            room = min(limit, self._prefetch - len(self._held))
+            if room > 0 and (taken := self._group.take(room, self)):
+                self._held |= dict(taken)
+                return [self._delivery(place, entry) for place, entry in taken]
+            if monotonic() >= until:
+                return []
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def is_lost(self, delivery: Delivery) -> bool:
+        return delivery.token not in self._held
+
+    async def ack(self, deliveries: Sequence[Delivery]) -> None:
+        for delivery in deliveries:
+            if self._held.pop(delivery.token, None) is not None:
+                del self._group.open[delivery.token]
+
+    async def nack(self, delivery: Delivery, *, delay: timedelta = timedelta(0)) -> None:
+        if (entry := self._held.pop(delivery.token, None)) is not None:
+            entry.holder, entry.due = None, monotonic() + delay.total_seconds()
+
+    async def terminate(self, delivery: Delivery) -> None:
+        await self.ack([delivery])
+
+    async def close(self) -> None:
+        self._let_go()
+
+    @property
+    def _group(self) -> Group:
+        return self._broker.group(self._topic, self._name)
+
+    def _delivery(self, place: int, entry: Open) -> Delivery:
+        message, before = self._group.line[place], entry.deliveries - 1
+        return Delivery(message, self._broker.source, self._topic, before, token=place)
+
+    def _check(self) -> None:
+        if self._broker.away:
+            self._let_go()
+            raise TransportUnavailable("The broker in memory is away: bring it back with `broker.away = False`.")
+
+    def _let_go(self) -> None:
+        for entry in self._held.values():
+            entry.holder = None
+        self._held.clear()
