@@ -11,6 +11,9 @@ import signal
 import sys
 
 POINTS = ("after-take", "after-claim", "before-publish", "after-publish", "after-settle", "before-release")
+"""Of a relay."""
+INBOX_POINTS = ("after-received", "after-remembered", "before-handled", "after-handled", "after-failed", "after-parked")
+"""Of an inbox: `before-handled` is before the commit, `after-handled` between it and the acknowledgement."""
 
 _armed: str | None = None
 _left = 0
@@ -20,7 +23,7 @@ def arm(spec: str | None) -> None:
     """Park at this point, or nowhere. Called once, when a relay's process starts."""
     global _armed, _left
     name, _, nth = (spec or "").partition(":")
-    _armed, _left = (name, int(nth or 1)) if name in POINTS else (None, 0)
+    _armed, _left = (name, int(nth or 1)) if name in POINTS + INBOX_POINTS else (None, 0)
 
 
 def reach(name: str) -> None:

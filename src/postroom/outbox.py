@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
+from postroom.causation import caused
 from postroom.errors import DuplicateMessage, InvalidMessage
 from postroom.limits import Limits, check
 from postroom.message import Message
@@ -86,7 +87,7 @@ class Outbox:
             _check_unique("idempotency key", [each.idempotency_key for each in messages if each.idempotency_key])
         if not (self.without_transactions and getattr(handle, "stands_alone", False)):
             handle.check()
-        written = handle.write(traced(messages, self.limits), self.tables)
+        written = handle.write(traced(caused(messages), self.limits), self.tables)
         if not self.listeners:
             return written
         if written is None:

@@ -7,10 +7,11 @@ from typing import Literal
 
 from postroom.errors import ConfigError
 
+OUTBOX = "outbox"
 NAME_MAX = 48
 """How long a table prefix or schema may be. Short enough that prefix and `_messages` stay below PostgreSQL's 63 bytes."""
 
-Part = Literal["", "lane", "claim", "hold", "relay", "schema", "counter", "messages"]
+Part = Literal["", "lane", "claim", "hold", "relay", "schema", "counter", "messages", "inbox", "inbox_dead"]
 """The tables: the messages themselves, what is around them, and the view that people read. `counter` is
 MongoDB's, which has no sequences."""
 
@@ -23,8 +24,9 @@ class TableNames:
     '"shop"."post_lane"'
     """
 
-    prefix: str = "outbox"
-    """The name of the messages' table, and the start of the others'. Default `outbox`; an identifier."""
+    prefix: str = OUTBOX
+    """The name of the messages' table, and the start of the others'. Default `outbox`, beside which the inbox is just
+    called `inbox`; an identifier."""
     schema: str | None = None
     """The database schema they are in; an identifier. Default none: where the search path leads."""
 
@@ -39,6 +41,8 @@ class TableNames:
 
     def name(self, part: Part = "") -> str:
         """The bare name of one table: `outbox_lane`."""
+        if part.startswith("inbox") and self.prefix == OUTBOX:
+            return part
         return f"{self.prefix}_{part}" if part else self.prefix
 
     def qualified(self, part: Part = "") -> str:

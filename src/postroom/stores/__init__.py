@@ -11,6 +11,7 @@ from postroom.tables import TableNames
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from postroom.inbox_store import InboxStore
     from postroom.store import Store, Waker
 
 SCHEMES = {
@@ -41,6 +42,23 @@ def open_store(url: str, *, tables: TableNames | None = None, lanes: int | None 
             f"Postroom knows no store {scheme}:// (in {redact(url)}); give one like {examples}.", scheme=scheme
         )
     return _OPENERS[scheme](url, tables, lanes)
+
+
+def open_inbox_store(url: str, *, tables: TableNames | None = None) -> InboxStore:
+    """The inbox's side of the store this URL names: what `Reception` writes to."""
+    from postroom.urls import redact, split_scheme
+
+    match split_scheme(url)[0]:
+        case "sqlite":
+            from postroom.stores.sqlite.inbox import SQLiteInbox
+
+            return SQLiteInbox(sqlite_path(url), tables=tables)
+        case "postgresql" | "postgres":
+            _postgres(url, tables, None)
+            from postroom.stores.postgres.inbox import PostgresInbox
+
+            return PostgresInbox(url, tables=tables)
+    raise ConfigError(f"There is no inbox on {redact(url)}: use sqlite:// or postgresql://.")
 
 
 def open_waker(url: str, *, tables: TableNames | None = None) -> Waker:

@@ -1,7 +1,7 @@
 """Statements out of `.sql` files: plain SQL on the default names, made fit for a driver and for the user's names.
 
 A file holds statements, each under a line `-- name: claim`. Parameters are written `:name`. Names that begin with
-`outbox` are ours, and get the user's prefix and schema; `64 /* lanes */` is the number of lanes.
+`outbox` or `inbox` are ours, and get the user's prefix and schema; `64 /* lanes */` is the number of lanes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from functools import cache
 from typing import Literal, TypeAlias
 
-from postroom.tables import Part, TableNames
+from postroom.tables import OUTBOX, Part, TableNames
 
 Style: TypeAlias = Literal["qmark", "format", "pyformat", "numeric_dollar", "named"]
 """How a driver writes a parameter: `?`, `%s`, `%(name)s`, `$1`, `:name`."""
@@ -24,11 +24,12 @@ PARTS: dict[str, Part] = {
     "_schema": "schema",
     "_messages": "messages",
 }
+INBOX_PARTS: dict[str, Part] = {"": "inbox", "_dead": "inbox_dead"}
 """What follows the prefix in the name of a table or view. Index names are ours too, but never carry a schema."""
 
 # Compiled when they are needed: a service that only imports Postroom should not wait for them.
 _NAME = r"(?m)^-- name: (\w+)$"
-_OURS = r"\boutbox(\w*)"
+_OURS = r"\b(outbox|inbox)(\w*)"
 _PARAMETER = r"(?<![:\w]):([a-z_]+)\b"
 _LANES = r"\b64 /\* lanes \*/"
 
@@ -82,10 +83,11 @@ def rename(sql: str, tables: TableNames, lanes: int = 64) -> str:
     """The same SQL on the user's table names, with their number of lanes."""
 
     def ours(found: re.Match[str]) -> str:
-        suffix = found[1]
-        if suffix in PARTS:
-            return tables.qualified(PARTS[suffix])
-        return f'"{tables.prefix}{suffix}"'
+        box, suffix = found.groups()
+        parts = PARTS if box == OUTBOX else INBOX_PARTS
+        if suffix in parts:
+            return tables.qualified(parts[suffix])
+        return f'"{tables.name(parts[""])}{suffix}"'
 
     return re.sub(_LANES, str(lanes), re.sub(_OURS, ours, _without_comments(sql)))
 

@@ -120,10 +120,10 @@ async def test_migrating_again_does_nothing(home: Home) -> None:
         first = await store.migrate()
         before = catalogue(home)
         second = await store.migrate()
-    assert (first.before, first.after, list(first.applied)) == (0, 1, ["0001_outbox"])
-    assert (second.before, second.after, list(second.applied)) == (1, 1, [])
+    assert (first.before, first.after, list(first.applied)) == (0, 2, ["0001_outbox", "0002_inbox"])
+    assert (second.before, second.after, list(second.applied)) == (2, 2, [])
     assert catalogue(home) == before
-    assert home.sql("SELECT version, name FROM outbox_schema") == [(1, "0001_outbox")]
+    assert home.sql("SELECT version, name FROM outbox_schema") == [(1, "0001_outbox"), (2, "0002_inbox")]
 
 
 # ── two at once ──
@@ -185,8 +185,8 @@ async def test_of_processes_that_migrate_at_once_one_does_it(home: Home, tmp_pat
                 tell(process, here.url, f"round{number}")
             answers = [answer(process) for process in processes]
             assert [said for said in answers if isinstance(said, str)] == []
-            assert sorted(answers) == [[], [], ["0001_outbox"]]
-            assert here.sql(f"SELECT version FROM round{number}_schema") == [(1,)]
+            assert sorted(answers) == [[], [], ["0001_outbox", "0002_inbox"]]
+            assert here.sql(f"SELECT version FROM round{number}_schema") == [(1,), (2,)]
             assert here.sql(f"SELECT count(*) FROM round{number}_lane") == [(64,)]
 
 

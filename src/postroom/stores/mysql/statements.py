@@ -11,15 +11,16 @@ from postroom.stores.mysql.values import Piece
 from postroom.tables import TableNames
 
 FILES = ("sql/lanes.sql", "sql/flow.sql", "sql/desk.sql")
+INBOX_FILES = ("sql/inbox.sql",)
 
 
 class Statements:
     """Runs a statement by its name."""
 
-    def __init__(self, tables: TableNames) -> None:
+    def __init__(self, tables: TableNames, files: Sequence[str] = FILES) -> None:
         self.texts = {
             name: backquoted(render(sql, "pyformat", tables)[0])
-            for file in FILES
+            for file in files
             for name, sql in statements("postroom.stores.mysql", file).items()
         }
 

@@ -50,21 +50,21 @@ class Connections:
         self._idle: list[Connection] = []
         self._closed = False
         self._turn = asyncio.Semaphore(AT_ONCE)
-        self._prepare_after: int | None = PREPARE_AFTER
+        self.prepare_after: int | None = PREPARE_AFTER
 
     async def run(self, work: Callable[[Connection], Awaitable[Result]], *, whole: bool = True) -> Result:
         """Run *work* in one transaction: committed when it returns, rolled back when it raises."""
         try:
             return await self._run(work, whole=whole)
         except NOT_PREPARED_HERE:
-            self._prepare_after = None
+            self.prepare_after = None
             await self._forget()
             try:
                 return await self._run(work, whole=whole)
             except psycopg.Error as exc:
-                raise self._translated(exc) from exc
+                raise self.translated(exc) from exc
         except psycopg.Error as exc:
-            raise self._translated(exc) from exc
+            raise self.translated(exc) from exc
 
     async def ask(self, work: Callable[[Connection], Awaitable[Result]]) -> Result:
         """Run *work*, which is one statement: it is a transaction by itself, without the round trips for its ends."""
@@ -81,13 +81,40 @@ class Connections:
             async with self._transaction(prepare=False) as connection:
                 yield connection
         except psycopg.Error as exc:
-            raise self._translated(exc) from exc
+            raise self.translated(exc) from exc
+
+    @asynccontextmanager
+    async def handling(self) -> AsyncIterator[Connection]:
+        """A connection inside a transaction for a handler, whose errors come out as they are. Where a pooler does not carry
+        prepared statements over, the first one fails as if the database was away: whoever handles begins anew."""
+        connection: Connection | None = None
+        try:
+            async with self._transaction() as connection:
+                yield connection
+        except NOT_PREPARED_HERE as exc:
+            self.forget_prepared()
+            await self._forget()
+            raise self.pooled() from exc
+        except psycopg.OperationalError as exc:
+            if connection is None or connection.closed:
+                raise self.translated(exc) from exc
+            raise
+
+    def forget_prepared(self) -> None:
+        """Prepare nothing from now on."""
+        self.prepare_after = None
+
+    def pooled(self) -> StoreUnavailable:
+        """What to say to whoever met a prepared statement of another."""
+        return StoreUnavailable(
+            f"PostgreSQL at {redact(self._url)} is behind a pooler: nothing is prepared from now on."
+        )
 
     @asynccontextmanager
     async def _transaction(self, *, prepare: bool = True, whole: bool = True) -> AsyncIterator[Connection]:
         async with self._turn:
             connection = await self._take()
-            connection.prepare_threshold = self._prepare_after if prepare else None
+            connection.prepare_threshold = self.prepare_after if prepare else None
             try:
                 async with connection.transaction() if whole else nullcontext():
                     yield connection
@@ -112,7 +139,7 @@ class Connections:
         connection = await UnhurriedConnection.connect(
             self._url,
             autocommit=True,
-            prepare_threshold=self._prepare_after,
+            prepare_threshold=self.prepare_after,
             connect_timeout=CONNECT_TIMEOUT_SECONDS,
             **KEEPALIVE,
         )
@@ -136,7 +163,7 @@ class Connections:
         for connection in idle:
             await connection.close()
 
-    def _translated(self, exc: psycopg.Error) -> StoreError:
+    def translated(self, exc: psycopg.Error) -> StoreError:
         """What PostgreSQL said, by its code."""
         where = redact(self._url)
         said = _first_line(exc)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from psycopg import AsyncCursor
@@ -12,16 +13,17 @@ from postroom.stores.postgres.watch import channel
 from postroom.tables import TableNames
 
 FILES = ("sql/lanes.sql", "sql/flow.sql", "sql/desk.sql")
+INBOX_FILES = ("sql/inbox.sql",)
 
 
 class Statements:
     """Runs a statement by its name."""
 
-    def __init__(self, tables: TableNames) -> None:
+    def __init__(self, tables: TableNames, files: Sequence[str] = FILES) -> None:
         self._channel = channel(tables)
         self.texts = {
             name: render(sql, "pyformat", tables)[0]
-            for file in FILES
+            for file in files
             for name, sql in statements("postroom.stores.postgres", file).items()
         }
 

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from postroom.stores._sql import render, statements
 from postroom.tables import TableNames
 
 FILES = ("sql/lanes.sql", "sql/flow.sql", "sql/desk.sql")
+INBOX_FILES = ("sql/inbox.sql",)
 
 
 class Statements:
     """Runs a statement by its name."""
 
-    def __init__(self, tables: TableNames) -> None:
+    def __init__(self, tables: TableNames, files: Sequence[str] = FILES) -> None:
         self.texts = {
             name: render(sql, "named", tables)[0]
-            for file in FILES
+            for file in files
             for name, sql in statements("postroom.stores.sqlite", file).items()
         }
 

@@ -93,7 +93,7 @@ class Writer:
             try:
                 return work(*args)
             except sqlite3.Error as exc:
-                raise self._translated(exc) from exc
+                raise self.translated(exc) from exc
 
         return self._thread.submit(mapped)
 
@@ -141,7 +141,7 @@ class Writer:
             self._connection.close()
             self._connection = None
 
-    def _translated(self, exc: sqlite3.Error) -> StoreError:
+    def translated(self, exc: sqlite3.Error) -> StoreError:
         """What SQLite said, by its code."""
         code = getattr(exc, "sqlite_errorcode", 0) & 0xFF
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):

@@ -3,6 +3,7 @@
 from postroom.testing.contracts.consumer import ConsumerContract
 from postroom.testing.contracts.desk import DeskContract
 from postroom.testing.contracts.flow import FlowContract
+from postroom.testing.contracts.inbox import InboxContract
 from postroom.testing.contracts.lanes import LanesContract
 from postroom.testing.contracts.publisher import PublisherContract
 from postroom.testing.contracts.schema import SchemaContract
@@ -18,6 +19,7 @@ __all__ = [
     "ConsumerContract",
     "DeskContract",
     "FlowContract",
+    "InboxContract",
     "LanesContract",
     "PublisherContract",
     "SchemaContract",

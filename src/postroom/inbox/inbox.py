@@ -1,0 +1,106 @@
+"""The inbox as your code sees it: a name, and handlers by type."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from fnmatch import fnmatchcase
+from typing import Any, Literal, TypeVar
+
+from postroom.errors import ConfigError
+from postroom.inbox.faults import Mapped
+from postroom.inbox.guards import Guard, Table
+from postroom.inbox.payloads import Reader, reader_for
+from postroom.retry import RetryPolicy
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+NAME_MAX = 255
+RETENTION_DEFAULT = timedelta(days=30)
+REPLAY_WINDOW_DEFAULT = timedelta(days=7)
+BATCH_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """A function of yours, and what it takes."""
+
+    pattern: str
+    function: Callable[..., Any]
+    is_async: bool
+    batch: int | None
+    """How many messages it takes at once, at most; None: one, by itself."""
+    read: Reader
+
+
+@dataclass(kw_only=True)
+class Inbox:
+    """Handles each message once: its effects and the row that says so are one commit.
+
+    ```python
+    inbox = Inbox("billing")
+
+    @inbox.on("order.paid")
+    def charge(message, tx):
+        tx.execute("INSERT INTO charges (order_id) VALUES (?)", [message.key])
+    ```
+
+    `tx` is the database driver's own connection (PyMongo's session), inside a transaction that is the inbox's: write with it,
+    put further messages with it, and neither commit nor roll back. A sync handler runs in a thread. When it raises, nothing
+    of it is kept; the failure is counted, and it is tried again by `retry`, until the message is parked.
+    """
+
+    name: str = field(kw_only=False)
+    """Who handles: what was handled in one name is not handled in that name again. It stays the same over restarts."""
+    retry: RetryPolicy = RetryPolicy.WORKER
+    faults: Mapped = field(default_factory=dict)
+    """Your own classes of errors: which ones are worth another try, and under which code."""
+    guard: Guard = field(default_factory=Table)
+    """How a message is known again. The inbox's own table, unless you say otherwise."""
+    unhandled: Literal["skip", "park"] = "skip"
+    """What becomes of a message that no handler takes: it is acknowledged, or parked for a person."""
+    retention: timedelta = RETENTION_DEFAULT
+    """How long it is remembered what was handled."""
+    replay_window: timedelta = REPLAY_WINDOW_DEFAULT
+    """How old a message may be that somebody sends again: the outbox's retention, and the broker's."""
+    handlers: list[Handler] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        if not self.name.strip() or len(self.name) > NAME_MAX:
+            raise ConfigError(f"An inbox is called {self.name!r}; give it a name of 1 to {NAME_MAX} characters.")
+        if self.retention < self.replay_window:
+            raise ConfigError(
+                f"The inbox {self.name} forgets after {self.retention}, but messages may be sent again for "
+                f"{self.replay_window}: make its retention at least that long, or it would handle them twice."
+            )
+        self.guard.check(self.replay_window)
+
+    def on(self, pattern: str, *, batch: int | None = None) -> Callable[[Function], Function]:
+        """Handle messages of these types with the function below: `order.paid`, `order.*`, `*`. The first that fits counts.
+
+        With `batch=500` the function gets a list of up to so many at once, handled in one transaction; when it raises, they
+        are handled one by one."""
+        if not pattern:
+            raise ConfigError("on() needs a type of message, such as order.paid or order.*.")
+        if batch is not None and not 1 <= batch <= BATCH_MAX:
+            raise ConfigError(f"A batch of {batch} messages cannot be handled; it must be between 1 and {BATCH_MAX:,}.")
+
+        def register(function: Function) -> Function:
+            is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+                getattr(function, "__call__", None)  # noqa: B004 - an object whose call is async
+            )
+            read = reader_for(function, batch=batch is not None)
+            self.handlers.append(Handler(pattern, function, is_async, batch, read))
+            return function
+
+        return register
+
+    def handler_for(self, type_: str) -> Handler | None:
+        """The first handler that takes this type."""
+        return next((handler for handler in self.handlers if fnmatchcase(type_, handler.pattern)), None)
+
+    @property
+    def types(self) -> Sequence[str]:
+        """The patterns it handles."""
+        return [handler.pattern for handler in self.handlers]

@@ -1,0 +1,61 @@
+"""Who comes after whom: the messages of a key wait in a line, and different lines do not wait for each other. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterable
+
+from postroom.transport import Delivery
+
+
+class Lines:
+    """Deliveries in hand, by key. A message without a key has a line of its own.
+
+    >>> from postroom import Message
+    >>> one, two = (Delivery(Message("x", key="a", data=n), "shop", "orders") for n in (1, 2))
+    >>> lines = Lines()
+    >>> lines.add(one), lines.add(two)
+    ('a', None)
+    >>> lines.head("a") is one, lines.done("a"), lines.head("a") is two, lines.done("a")
+    (True, True, True, False)
+    """
+
+    def __init__(self) -> None:
+        self._lines: dict[Hashable, deque[Delivery]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._lines.values()))
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._lines
+
+    def add(self, delivery: Delivery) -> Hashable | None:
+        """Put it at the end of its line; the line's key when it is the first there, and somebody must begin."""
+        key = line_of(delivery)
+        if key in self._lines:
+            self._lines[key].append(delivery)
+            return None
+        self._lines[key] = deque([delivery])
+        return key
+
+    def head(self, key: Hashable) -> Delivery:
+        """Whose turn it is."""
+        return self._lines[key][0]
+
+    def done(self, key: Hashable) -> bool:
+        """The head is done with: is there another behind it? If not, the line is gone."""
+        line = self._lines[key]
+        line.popleft()
+        if not line:
+            del self._lines[key]
+        return bool(line)
+
+    def take(self, pick: Iterable[Hashable]) -> list[Delivery]:
+        """All of these lines, which are gone then."""
+        return [delivery for key in pick for delivery in self._lines.pop(key)]
+
+
+def line_of(delivery: Delivery) -> Hashable:
+    """The key of its line."""
+    key = delivery.message.key
+    return delivery if key is None or delivery.fault is not None else key

@@ -1,0 +1,279 @@
+"""Reception: receives from a broker and handles, until it is stopped or nothing comes any more."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, deque
+from collections.abc import Coroutine, Hashable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+from uuid import UUID
+
+from postroom.clock import monotonic, utcnow
+from postroom.errors import StoreUnavailable, TransportUnavailable
+from postroom.failpoints import reach
+from postroom.inbox.handling import Again, Done, Handling, Parking, Result
+from postroom.inbox.inbox import Handler, Inbox
+from postroom.inbox.lines import Lines, line_of
+from postroom.inbox_store import InboxStore, ParkedQuery
+from postroom.transport import Consumer, Delivery
+from postroom.transports.threads import Threads
+
+log = logging.getLogger(__name__)
+CONCURRENCY_DEFAULT = 16
+RECEIVE_MAX = 1_000
+WAIT = timedelta(seconds=0.5)
+AWAY_FIRST, AWAY_MOST = 0.1, 5.0
+"""How long to wait, in seconds, for a database or a broker that is away: doubling, from the first to the most."""
+CARE_SECONDS = 2.0
+"""How often requeued deliveries are looked for."""
+PURGE_SECONDS = 3600.0
+REQUEUED: Final = object()
+"""The token of a delivery that comes from the parked ones, not from the broker."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of what was received."""
+
+    received: int = 0
+    done: Counter[str] = field(default_factory=Counter)
+    """handled, known, skipped, failed, parked."""
+
+
+class Reception:
+    """Runs an inbox.
+
+    ```python
+    async with open_inbox_store(url) as store:
+        await Reception(inbox, store, open_consumer("kafka://broker:9092/orders")).run()
+    ```
+    """
+
+    def __init__(
+        self, inbox: Inbox, store: InboxStore, consumer: Consumer, *, concurrency: int = CONCURRENCY_DEFAULT
+    ) -> None:
+        self.tally = Tally()
+        self._inbox, self._store, self._consumer = inbox, store, consumer
+        self._threads = Threads("postroom-inbox")
+        self._handling = Handling(inbox, store, self._threads)
+        self._room = asyncio.Semaphore(concurrency)
+        self._lines = Lines()
+        self._batches: dict[int, deque[Delivery]] = {}
+        self._requeued: set[UUID] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = asyncio.Event()
+        self._broken: BaseException | None = None
+
+    def stop(self) -> None:
+        """Ask it to end: nothing more is received, what is being handled is finished, the rest goes back to the broker."""
+        self._stopping.set()
+
+    async def run(self, *, until_idle: timedelta | None = None) -> Tally:
+        """Receive and handle until `stop`, or until nothing was received for *until_idle* and nothing is in hand."""
+        await self._inbox.guard.open(self._inbox.name)
+        try:
+            await self._consumer.open()
+            self._start(self._care())
+            await self._receive(until_idle)
+        finally:
+            self.stop()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self._consumer.close()
+            await self._inbox.guard.close()
+            self._threads.close()
+        if self._broken is not None:
+            raise self._broken
+        return self.tally
+
+    async def _receive(self, until_idle: timedelta | None) -> None:
+        last, away = monotonic(), AWAY_FIRST
+        while not self._stopping.is_set():
+            try:
+                deliveries = await self._received()
+                away = AWAY_FIRST
+            except TransportUnavailable as exc:
+                log.warning("Nothing can be received: %s", exc)
+                await self._pause(away)
+                away = min(2 * away, AWAY_MOST)
+                continue
+            if deliveries:
+                last = monotonic()
+                self.tally.received += len(deliveries)
+                reach("after-received")
+                self._accept(deliveries)
+            in_hand = len(self._lines) + sum(map(len, self._batches.values()))
+            if until_idle is not None and not in_hand and monotonic() - last > until_idle.total_seconds():
+                return
+
+    async def _received(self) -> Sequence[Delivery]:
+        """What comes next; none when it is stopped meanwhile."""
+        receiving = asyncio.ensure_future(self._consumer.receive(RECEIVE_MAX, wait=WAIT))
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait((receiving, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if receiving.done():
+                return receiving.result()
+            return []
+        finally:
+            stopping.cancel()
+            if not receiving.done():
+                # What it would still bring goes back when the consumer is closed.
+                receiving.cancel()
+                with suppress(asyncio.CancelledError, TransportUnavailable):
+                    await receiving
+
+    def _accept(self, deliveries: Sequence[Delivery]) -> None:
+        """Put each into the line where it waits for its turn."""
+        for delivery in deliveries:
+            handler = None if delivery.fault else self._inbox.handler_for(delivery.message.type)
+            if handler is None or handler.batch is None or line_of(delivery) in self._lines:
+                if (key := self._lines.add(delivery)) is not None:
+                    self._start(self._work(key))
+            elif (batch := self._batches.get(id(handler))) is not None:
+                batch.append(delivery)
+            else:
+                self._batches[id(handler)] = deque([delivery])
+                self._start(self._work_in_batches(handler))
+
+    # ── one line ──
+
+    async def _work(self, key: Hashable) -> None:
+        """Handle a line, one after the other, until it is empty."""
+        more = True
+        while more and not self._stopping.is_set():
+            delivery = self._lines.head(key)
+            if not self._is_lost(delivery):
+                async with self._room:
+                    if self._stopping.is_set():
+                        return
+                    result = await self._handled(delivery)
+                if isinstance(result, Again):
+                    self.tally.done["failed"] += 1
+                    await self._pause(result.after.total_seconds())
+                    continue
+                if result is None:
+                    return
+                await self._settled(delivery, result)
+            more = self._lines.done(key)
+
+    async def _handled(self, delivery: Delivery) -> Result | None:
+        """What came of it; None when it was stopped before anything could be tried."""
+        away = AWAY_FIRST
+        while not self._stopping.is_set():
+            try:
+                return await self._handling.one(delivery, unpark=delivery.token is REQUEUED)
+            except StoreUnavailable as exc:
+                log.warning("Nothing can be handled: %s", exc)
+                await self._pause(away)
+                away = min(2 * away, AWAY_MOST)
+        return None
+
+    async def _settled(self, delivery: Delivery, result: Done | Parking) -> None:
+        self.tally.done[result.how if isinstance(result, Done) else "parked"] += 1
+        if isinstance(result, Parking):
+            what = f"{delivery.message.id} ({delivery.message.type})"
+            log.error("Message %s is parked: %s: %s", what, result.code, result.error)
+        if delivery.token is REQUEUED:
+            self._requeued.discard(delivery.message.id)
+        elif isinstance(result, Done):
+            await self._consumer.ack([delivery])
+        else:
+            await self._consumer.terminate(delivery)
+
+    def _is_lost(self, delivery: Delivery) -> bool:
+        return delivery.token is not REQUEUED and self._consumer.is_lost(delivery)
+
+    # ── many at once ──
+
+    async def _work_in_batches(self, handler: Handler) -> None:
+        """Handle what comes for this handler, as much as there is at once; what does not work goes one by one."""
+        waiting = self._batches[id(handler)]
+        while waiting and not self._stopping.is_set():
+            batch = self._next_batch(handler, waiting)
+            if not batch:
+                continue
+            async with self._room:
+                if self._stopping.is_set():
+                    return
+                worked = await self._handled_together(handler, batch)
+            if worked is not None:
+                self.tally.done.update(handled=len(worked), known=len(batch) - len(worked))
+                await self._consumer.ack(batch)
+                continue
+            for delivery in batch:
+                if (key := self._lines.add(delivery)) is not None:
+                    self._start(self._work(key))
+        del self._batches[id(handler)]
+
+    def _next_batch(self, handler: Handler, waiting: deque[Delivery]) -> list[Delivery]:
+        """The next ones, each message once; not those of a key that is handled one by one just now: they go behind it."""
+        batch: dict[object, Delivery] = {}
+        while waiting and len(batch) < (handler.batch or 1):
+            delivery = waiting.popleft()
+            if self._is_lost(delivery):
+                continue
+            if line_of(delivery) in self._lines or delivery.message.id in batch:
+                if (key := self._lines.add(delivery)) is not None:
+                    self._start(self._work(key))
+                continue
+            batch[delivery.message.id] = delivery
+        return list(batch.values())
+
+    async def _handled_together(self, handler: Handler, batch: Sequence[Delivery]) -> set[UUID] | None:
+        """Which of them were new; None when it did not work, or it was stopped before anything could be tried."""
+        away = AWAY_FIRST
+        while not self._stopping.is_set():
+            try:
+                return await self._handling.many(handler, batch)
+            except StoreUnavailable as exc:
+                log.warning("Nothing can be handled: %s", exc)
+                await self._pause(away)
+                away = min(2 * away, AWAY_MOST)
+        return None
+
+    # ── what was parked, and what is old ──
+
+    async def _care(self) -> None:
+        """Handle what a person requeued, and forget what is older than the retention; now and then."""
+        purged = -PURGE_SECONDS
+        while not self._stopping.is_set():
+            with suppress(StoreUnavailable):
+                await self._accept_requeued()
+                if monotonic() - purged >= PURGE_SECONDS:
+                    while await self._store.purge(utcnow() - self._inbox.retention) and not self._stopping.is_set():
+                        pass
+                    purged = monotonic()
+            await self._pause(CARE_SECONDS)
+
+    async def _accept_requeued(self) -> None:
+        """What a person requeued waits in its line like any other; nobody but us delivers it."""
+        query = ParkedQuery(consumer=self._inbox.name, requeued=True, limit=RECEIVE_MAX)
+        for parked in await self._store.parked(query):
+            if parked.message.id not in self._requeued:
+                self._requeued.add(parked.message.id)
+                delivery = Delivery(parked.message, parked.source, parked.topic, token=REQUEUED)
+                if (key := self._lines.add(delivery)) is not None:
+                    self._start(self._work(key))
+
+    # ── tasks ──
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, but no longer than until it is stopped."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._broken = self._broken or error
+            self.stop()

@@ -1,0 +1,70 @@
+"""A database with an inbox and a table for effects, for each kind of database."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from postroom.inbox_store import InboxStore
+from postroom.message import Message
+from postroom.store import Query
+from postroom.stores import open_inbox_store, open_store, sqlite_path
+
+
+class _Desk:
+    def __init__(self, url: str, store: InboxStore) -> None:
+        self.url, self.store = url, store
+
+    async def put(self) -> Sequence[Message]:
+        async with open_store(self.url) as store:
+            return [record.message for record in await store.find(Query())]
+
+
+class SQLiteDesk(_Desk):
+    async def write(self, handle: Any, effect: str) -> None:
+        self.write_blocking(handle, effect)
+
+    def write_blocking(self, handle: Any, effect: str) -> None:
+        handle.execute("INSERT INTO effects (name) VALUES (?)", [effect])
+
+    async def effects(self) -> Sequence[str]:
+        with sqlite3.connect(sqlite_path(self.url)) as connection:
+            return [name for (name,) in connection.execute("SELECT name FROM effects ORDER BY id")]
+
+
+class PostgresDesk(_Desk):
+    async def write(self, handle: Any, effect: str) -> None:
+        await handle.execute("INSERT INTO effects (name) VALUES (%s)", [effect])
+
+    def write_blocking(self, handle: Any, effect: str) -> None:
+        handle.execute("INSERT INTO effects (name) VALUES (%s)", [effect])
+
+    async def effects(self) -> Sequence[str]:
+        with psycopg.connect(self.url) as connection:
+            return [name for (name,) in connection.execute("SELECT name FROM effects ORDER BY id")]
+
+
+@asynccontextmanager
+async def sqlite_desk(file: Path) -> AsyncIterator[SQLiteDesk]:
+    url = f"sqlite:///{file}"
+    async with open_store(url) as store:
+        await store.migrate()
+    with sqlite3.connect(file) as connection:
+        connection.execute("CREATE TABLE effects (id INTEGER PRIMARY KEY, name TEXT NOT NULL)")
+    async with open_inbox_store(url) as inbox:
+        yield SQLiteDesk(url, inbox)
+
+
+@asynccontextmanager
+async def postgres_desk(url: str) -> AsyncIterator[PostgresDesk]:
+    async with open_store(url) as store:
+        await store.migrate()
+    with psycopg.connect(url) as connection:
+        connection.execute("CREATE TABLE effects (id bigserial PRIMARY KEY, name text NOT NULL)")
+    async with open_inbox_store(url) as inbox:
+        yield PostgresDesk(url, inbox)
