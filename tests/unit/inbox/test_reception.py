@@ -1,0 +1,427 @@
+"""A message's effects happen once, in order per key, whatever its handler does."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pydantic
+import pytest
+from tests.unit.inbox.shops import IDLE, QUICK, TOPIC, Shop, an_inbox, paid
+
+from postroom.errors import ConfigError, StoreUnavailable
+from postroom.inbox import BusinessKey, Fault, Inbox, Reception, Retryable, Unacceptable
+from postroom.inbox_store import ParkedQuery
+from postroom.message import Message
+from postroom.outbox import Outbox
+from postroom.transports.memory import MemoryConsumer
+
+pytestmark = pytest.mark.anyio
+
+
+async def parked_codes(shop: Shop) -> list[str]:
+    return [parked.code for parked in await shop.desk.store.parked(ParkedQuery())]
+
+
+# ── once ──
+
+
+async def test_a_sync_and_an_async_handler_write_with_the_message(shop: Shop) -> None:
+    inbox = an_inbox()
+
+    @inbox.on("order.paid")
+    def charge(message: Message, tx: Any) -> None:
+        shop.insert(tx, f"sync {message.data}")
+
+    @inbox.on("order.*")
+    async def mail(message: Message, tx: Any) -> None:
+        await shop.ainsert(tx, f"async {message.type}")
+
+    shop.send(paid(1), Message("order.sent", key="a"))
+    tally = await shop.receive(inbox)
+    assert list(await shop.desk.effects()) == ["sync 1", "async order.sent"]
+    assert tally.done == {"handled": 2}
+    assert shop.broker.groups[TOPIC, "billing"].open == {}, "all of it was acknowledged"
+
+
+async def test_a_message_delivered_five_times_three_at_once_to_two_consumers_has_one_effect_each(shop: Shop) -> None:
+    def an_inbox_called(name: str) -> Inbox:
+        inbox = an_inbox(name)
+
+        @inbox.on("*")
+        async def record(message: Message, tx: Any) -> None:
+            await asyncio.sleep(0.02)
+            await shop.ainsert(tx, f"{name} {message.data}")
+
+        return inbox
+
+    inboxes = [an_inbox_called("billing"), an_inbox_called("mailing")]
+    message = paid(1, key=None)
+    shop.send(message, message, message)
+    async with shop.receiving(*inboxes, *inboxes[:1]):
+        await asyncio.sleep(0.4)
+        shop.send(message, message)
+        await asyncio.sleep(0.4)
+    assert sorted(await shop.desk.effects()) == ["billing 1", "mailing 1"]
+    assert await shop.desk.store.counts() == {"billing": {"handled": 1}, "mailing": {"handled": 1}}
+
+
+async def test_a_handler_that_fails_twice_has_one_effect_and_three_attempts_on_record(shop: Shop) -> None:
+    inbox, calls = an_inbox(), list[int]()
+
+    @inbox.on("order.paid")
+    async def charge(message: Message, tx: Any) -> None:
+        calls.append(1)
+        await shop.ainsert(tx, message.data)
+        if len(calls) < 3:
+            raise OSError("the bank is closed")
+
+    shop.send(paid(1))
+    await shop.receive(inbox)
+    assert list(await shop.desk.effects()) == ["1"]
+    assert await attempts_on_record(shop) == [3]
+
+
+async def attempts_on_record(shop: Shop) -> list[int]:
+    async with shop.desk.store.transaction() as tx:
+        handle: Any = tx.handle
+        cursor = handle.execute("SELECT attempts FROM inbox")
+        rows = cursor.fetchall() if not asyncio.iscoroutine(cursor) else await (await cursor).fetchall()
+    return [row[0] for row in rows]
+
+
+# ── failing ──
+
+
+async def test_over_the_limit_it_is_parked_with_its_bytes_and_goes_again_when_requeued(shop: Shop) -> None:
+    inbox, well = an_inbox(), list[bool]()
+
+    @inbox.on("order.paid")
+    def charge(message: Message, tx: Any) -> None:
+        shop.insert(tx, message.data)
+        if not well:
+            raise OSError("the bank is closed")
+
+    message = paid({"amount": 12})
+    shop.send(message)
+    tally = await shop.receive(inbox)
+    assert (tally.done["failed"], tally.done["parked"]) == (2, 1)
+    assert list(await shop.desk.effects()) == []
+    (parked,) = await shop.desk.store.parked(ParkedQuery())
+    assert (parked.code, parked.attempts, parked.message.body) == ("MAX_ATTEMPTS", 3, message.body)
+    assert "the bank is closed" in parked.error
+    shop.send(message)
+    assert (await shop.receive(inbox)).done == {"known": 1}, "a repetition of what is parked is no new message"
+    well.append(True)
+    assert await shop.desk.store.requeue(ParkedQuery(ids=[message.id])) == 1
+    async with shop.receiving(inbox):
+        for _ in range(100):
+            if await shop.desk.effects():
+                break
+            await asyncio.sleep(0.05)
+    assert len(await shop.desk.effects()) == 1
+    assert list(await shop.desk.store.parked(ParkedQuery())) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (Unacceptable("no such order", code="NO_ORDER"), "NO_ORDER"),
+        (KeyError("amount"), "BAD_DATA"),
+        (SystemExit(1), "MAX_ATTEMPTS"),
+        (Retryable("later", retry_after=timedelta(milliseconds=1)), "MAX_ATTEMPTS"),
+    ],
+)
+async def test_what_an_error_means_is_in_one_table(shop: Shop, error: BaseException, code: str) -> None:
+    inbox = an_inbox(faults={LookupError: Fault(code="BAD_DATA", business=True, retryable=False)})
+
+    @inbox.on("*")
+    def fail(message: Message, tx: Any) -> None:
+        raise error
+
+    shop.send(paid(1))
+    await shop.receive(inbox)
+    assert await parked_codes(shop) == [code]
+
+
+async def test_a_handler_that_swallows_a_database_error_does_not_lose_its_message(shop: Shop) -> None:
+    inbox = an_inbox()
+
+    @inbox.on("*")
+    async def swallow(message: Message, tx: Any) -> None:
+        await shop.ainsert(tx, message.data)
+        try:
+            done = tx.execute("INSERT INTO nowhere VALUES (1)")
+            if asyncio.iscoroutine(done):
+                await done
+        except Exception:
+            pass
+
+    shop.send(paid(1))
+    tally = await shop.receive(inbox)
+    if shop.desk.store.name == "postgres":
+        # There the transaction is lost with the error, and a COMMIT would say nothing.
+        assert await parked_codes(shop) == ["MAX_ATTEMPTS"]
+        assert "BROKEN_TRANSACTION" in (await shop.desk.store.parked(ParkedQuery()))[0].error
+    else:
+        assert tally.done == {"handled": 1}
+    assert len(await shop.desk.effects()) == tally.done["handled"]
+
+
+async def test_a_handler_that_rolls_back_by_itself_is_told_so(shop: Shop) -> None:
+    inbox = an_inbox()
+
+    @inbox.on("*")
+    def end(message: Message, tx: Any) -> None:
+        shop.insert(tx, message.data)
+        tx.execute("ROLLBACK")
+
+    shop.send(paid(1))
+    await shop.receive(inbox)
+    assert await parked_codes(shop) == ["MAX_ATTEMPTS"]
+    assert list(await shop.desk.effects()) == []
+
+
+async def test_a_database_that_is_away_costs_no_attempt(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    inbox, away = an_inbox(), [3]
+
+    @inbox.on("*")
+    async def handle(message: Message, tx: Any) -> None:
+        await shop.ainsert(tx, message.data)
+
+    whole = shop.desk.store.transaction
+
+    def transaction() -> Any:
+        if away[0]:
+            away[0] -= 1
+            raise StoreUnavailable("it is away")
+        return whole()
+
+    monkeypatch.setattr(shop.desk.store, "transaction", transaction)
+    shop.send(paid(1))
+    tally = await shop.reception(inbox).run(until_idle=timedelta(seconds=1.5))
+    assert tally.done == {"handled": 1}
+    monkeypatch.undo()
+    assert await attempts_on_record(shop) == [1]
+
+
+# ── order ──
+
+
+async def test_behind_a_failing_message_its_key_waits_and_no_other_does(shop: Shop) -> None:
+    inbox, calls = an_inbox(retry=QUICK), list[object]()
+
+    @inbox.on("*")
+    async def handle(message: Message, tx: Any) -> None:
+        calls.append(message.data)
+        if calls == ["a1"] or (calls.count("a1") < 2 and message.data == "a1"):
+            raise OSError
+        await shop.ainsert(tx, message.data)
+
+    shop.send(paid("a1", key="a"), paid("a2", key="a"), paid("b1", key="b"), paid("b2", key="b"))
+    await shop.receive(inbox)
+    effects = list(await shop.desk.effects())
+    assert [effect for effect in effects if effect[0] == "a"] == ["a1", "a2"]
+    assert [effect for effect in effects if effect[0] == "b"] == ["b1", "b2"]
+    assert effects.index("b2") < effects.index("a1")
+
+
+async def test_keys_are_handled_side_by_side_up_to_the_concurrency(shop: Shop) -> None:
+    inbox, now, most = an_inbox(), [0], [0]
+
+    @inbox.on("*")
+    def slow(message: Message, tx: Any) -> None:
+        now[0] += 1
+        most[0] = max(most[0], now[0])
+        now[0] -= 1
+
+    shop.send(*(paid(number, key=str(number)) for number in range(40)))
+    assert (await shop.receive(inbox, concurrency=4)).done == {"handled": 40}
+    assert most[0] <= 4
+
+
+async def test_what_is_being_handled_is_finished_and_the_rest_goes_back_when_it_stops(shop: Shop) -> None:
+    inbox, begun, go = an_inbox(), asyncio.Event(), asyncio.Event()
+
+    @inbox.on("*")
+    async def slow(message: Message, tx: Any) -> None:
+        begun.set()
+        await go.wait()
+        await shop.ainsert(tx, message.data)
+
+    shop.send(paid(1), paid(2))
+    reception = shop.reception(inbox)
+    running = asyncio.create_task(reception.run())
+    await begun.wait()
+    reception.stop()
+    await asyncio.sleep(0.05)
+    go.set()
+    await running
+    assert list(await shop.desk.effects()) == ["1"]
+    consumer = MemoryConsumer(shop.broker, TOPIC, group="billing")
+    assert [each.message.data for each in await consumer.receive(5, wait=timedelta(0))] == [2]
+
+
+# ── many at once ──
+
+
+async def test_a_batch_is_one_transaction_and_known_ones_are_left_out(shop: Shop) -> None:
+    inbox, sizes = an_inbox(), list[int]()
+
+    @inbox.on("*", batch=500)
+    async def handle(messages: list[Message], tx: Any) -> None:
+        sizes.append(len(messages))
+        for message in messages:
+            await shop.ainsert(tx, message.data)
+
+    messages = [paid(number, key=f"k{number % 7}") for number in range(300)]
+    shop.send(*messages, *messages[:50])
+    tally = await shop.receive(inbox)
+    assert sorted(map(int, await shop.desk.effects())) == list(range(300))
+    assert max(sizes) > 100
+    assert (tally.done["handled"], tally.done["known"]) == (300, 50)
+
+
+async def test_a_batch_that_fails_is_handled_one_by_one_and_only_the_bad_one_is_parked(shop: Shop) -> None:
+    inbox = an_inbox()
+
+    @inbox.on("*", batch=100)
+    def handle(messages: list[Message], tx: Any) -> None:
+        for message in messages:
+            shop.insert(tx, message.data)
+            if message.data == 13:
+                raise Unacceptable("unlucky")
+
+    shop.send(*(paid(number, key=f"k{number % 5}") for number in range(40)))
+    await shop.receive(inbox)
+    effects = list(map(int, await shop.desk.effects()))
+    assert sorted(effects) == [number for number in range(40) if number != 13]
+    for key in range(5):
+        own = [number for number in effects if number % 5 == key]
+        assert own == sorted(own), "the order of a key is kept"
+    assert await parked_codes(shop) == ["UNACCEPTABLE"]
+
+
+# ── what a handler takes ──
+
+
+@dataclass
+class Order:
+    number: int
+
+
+class Struct(msgspec.Struct):
+    number: int
+
+
+class Model(pydantic.BaseModel):
+    number: int
+
+
+@pytest.mark.parametrize("kind", [Order, Struct, Model])
+async def test_a_handler_gets_what_it_is_annotated_with(shop: Shop, kind: type[Any]) -> None:
+    inbox = an_inbox()
+
+    async def handle(order: Any, tx: Any) -> None:
+        assert type(order) is kind
+        await shop.ainsert(tx, order.number)
+
+    handle.__annotations__["order"] = kind
+    inbox.on("*")(handle)
+    shop.send(paid({"number": 7}), paid({"number": "many"}), paid([]))
+    await shop.receive(inbox)
+    assert list(await shop.desk.effects()) == ["7"]
+    assert await parked_codes(shop) == ["CORRUPT_PAYLOAD"] * 2
+
+
+def test_a_handler_that_cannot_be_served_is_refused_when_it_is_registered() -> None:
+    inbox = an_inbox()
+    with pytest.raises(ConfigError, match="two, \\(message, tx\\)"):
+        inbox.on("*")(lambda message: None)
+
+    def strange(message: int, tx: Any) -> None: ...
+
+    with pytest.raises(ConfigError, match="a dataclass"):
+        inbox.on("*")(strange)
+
+    def single(message: Message, tx: Any) -> None: ...
+
+    with pytest.raises(ConfigError, match="as a list"):
+        inbox.on("*", batch=5)(single)
+    with pytest.raises(ConfigError, match="between 1 and"):
+        inbox.on("*", batch=0)
+    with pytest.raises(ConfigError, match="give it a name"):
+        Inbox(" ")
+    with pytest.raises(ConfigError, match="handle them twice"):
+        Inbox("billing", retention=timedelta(days=1))
+
+
+# ── what nobody takes ──
+
+
+@pytest.mark.parametrize(("unhandled", "codes"), [("skip", []), ("park", ["NO_HANDLER"])])
+async def test_a_message_that_nobody_takes(shop: Shop, unhandled: Any, codes: list[str]) -> None:
+    inbox = an_inbox(unhandled=unhandled)
+    shop.send(paid(1))
+    tally = await shop.receive(inbox)
+    assert await parked_codes(shop) == codes
+    assert tally.done == ({"parked": 1} if codes else {"skipped": 1})
+
+
+# ── what follows from it ──
+
+
+async def test_a_message_put_while_handling_says_what_caused_it(shop: Shop) -> None:
+    inbox, outbox = an_inbox(), Outbox()
+
+    @inbox.on("order.paid")
+    def ship(message: Message, tx: Any) -> None:
+        outbox.put(tx, Message("parcel.packed", key=message.key))
+        outbox.put(tx, Message("own", correlation_id="mine", causation_id="me"))
+
+    first = paid(1, correlation_id="c-7")
+    shop.send(first, paid(2))
+    await shop.receive(inbox)
+    put = await shop.desk.put()
+    assert (put[0].causation_id, put[0].correlation_id) == (str(first.id), "c-7")
+    assert (put[1].causation_id, put[1].correlation_id) == ("me", "mine")
+    assert put[2].correlation_id == put[2].causation_id, "without a correlation the first message is it"
+
+
+# ── a constraint of one's own ──
+
+
+async def test_a_business_key_tells_what_was_done_before(shop: Shop) -> None:
+    async with shop.desk.store.transaction() as tx:
+        done: Any = tx.handle.execute("CREATE UNIQUE INDEX effects_name ON effects (name)")
+        if asyncio.iscoroutine(done):
+            await done
+    name = "effects_name" if shop.desk.store.name == "postgres" else "effects.name"
+    inbox = an_inbox(guard=BusinessKey(name))
+
+    @inbox.on("*")
+    def handle(message: Message, tx: Any) -> None:
+        shop.insert(tx, message.key)
+
+    message = paid(1)
+    shop.send(message, message, paid(2))
+    tally = await shop.receive(inbox)
+    assert list(await shop.desk.effects()) == ["a"]
+    assert tally.done["handled"] + tally.done["known"] == 3
+    assert await shop.desk.store.counts() == {}
+
+
+async def test_an_error_that_is_nobodys_ends_the_reception_loudly(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    inbox = an_inbox()
+    inbox.on("*")(lambda message, tx: None)
+
+    async def broken(*args: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(MemoryConsumer, "ack", broken)
+    shop.send(paid(1))
+    with pytest.raises(ZeroDivisionError):
+        await Reception(inbox, shop.desk.store, MemoryConsumer(shop.broker, TOPIC, group="x")).run(until_idle=IDLE)
