@@ -31,18 +31,23 @@ from postroom.tables import TableNames
 
 if TYPE_CHECKING:
     from postroom.config import RelayConfig, Settings
+    from postroom.inbox import Inbox, Reception
+    from postroom.inbox_store import InboxStore
     from postroom.relay import Relay, Route
     from postroom.retry import RetryPolicy
     from postroom.store import Store
-    from postroom.stores import open_store, open_waker
-    from postroom.transport import Publisher
-    from postroom.transports import open_transport
+    from postroom.stores import open_inbox_store, open_store, open_waker
+    from postroom.transport import Consumer, Publisher
+    from postroom.transports import open_consumer, open_transport
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
     "ConfigError",
+    "Consumer",
     "DuplicateMessage",
+    "Inbox",
+    "InboxStore",
     "InvalidMessage",
     "Limits",
     "Message",
@@ -51,6 +56,7 @@ __all__ = [
     "Outbox",
     "PostroomError",
     "Publisher",
+    "Reception",
     "Relay",
     "RelayConfig",
     "RetryPolicy",
@@ -61,12 +67,20 @@ __all__ = [
     "StoreUnavailable",
     "TableNames",
     "UnknownHandle",
+    "open_consumer",
+    "open_inbox_store",
     "open_store",
     "open_transport",
     "open_waker",
 ]
 
 _LATER = {
+    "Consumer": "postroom.transport",
+    "Inbox": "postroom.inbox",
+    "InboxStore": "postroom.inbox_store",
+    "Reception": "postroom.inbox",
+    "open_consumer": "postroom.transports",
+    "open_inbox_store": "postroom.stores",
     "Publisher": "postroom.transport",
     "Relay": "postroom.relay",
     "RelayConfig": "postroom.config",

@@ -6,9 +6,11 @@ import click
 
 from postroom import __version__
 from postroom.cli.bench import bench
+from postroom.cli.consume import consume
 from postroom.cli.demo import demo
 from postroom.cli.discard import discard
 from postroom.cli.explain import explain
+from postroom.cli.inbox import inbox
 from postroom.cli.init import init
 from postroom.cli.list import list_messages
 from postroom.cli.put import put
@@ -50,5 +52,5 @@ def app(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (demo, init, put, relay, status, list_messages, explain, requeue, discard, bench):
+for command in (demo, init, put, relay, consume, status, list_messages, explain, requeue, discard, inbox, bench):
     app.add_command(command)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from postroom.cli.repair import Repair
+from postroom.cli.repair import Repair, messages
 from postroom.cli.session import Session
-from postroom.store import Query, Store
+from postroom.clock import utcnow
+from postroom.durations import format_duration
+from postroom.inbox.inbox import RETENTION_DEFAULT
+from postroom.store import Query, Record, Store
 
 
 async def _requeue(store: Store, query: Query) -> int:
@@ -18,9 +22,25 @@ async def _requeue(store: Store, query: Query) -> int:
 REQUEUE = Repair(verb="requeue", done="requeued", statuses=("dead", "failed"), act=_requeue)
 
 
+REMEMBERED = RETENTION_DEFAULT
+"""For so long an inbox knows a message again, unless it was told otherwise."""
+
+
+def _refuse_the_forgotten(records: Sequence[Record]) -> None:
+    """A receiver that has forgotten a message would handle it a second time."""
+    old = [record for record in records if utcnow() - record.created_at > REMEMBERED]
+    if old:
+        raise click.ClickException(
+            f"{messages(len(old))} of these, such as {old[0].message.id}, are older than inboxes remember "
+            f"({format_duration(REMEMBERED)}): if it was delivered then, it would be handled again. Nothing was requeued; "
+            "add --force if that is right."
+        )
+
+
 @click.command(short_help="Put dead or failed messages back to pending.")
 @REQUEUE.options
-def requeue(session: Session, dry_run: bool, **wanted: Any) -> None:
+@click.option("--force", is_flag=True, help=f"Also what is older than inboxes remember, {format_duration(REMEMBERED)}.")
+def requeue(session: Session, dry_run: bool, force: bool, **wanted: Any) -> None:
     """Put messages that are dead or failed back to pending, with no attempts made and the same id: the ones with these
     IDs, or all of a status. A key that is parked by a dead message moves again. A dead message may have been delivered, if
     an answer was lost: it then arrives twice, with the same id.
@@ -32,6 +52,8 @@ def requeue(session: Session, dry_run: bool, **wanted: Any) -> None:
       postroom requeue --status failed --key order-7
     """
     query = REQUEUE.query(**wanted)
+    if not force:
+        _refuse_the_forgotten(REQUEUE.may(REQUEUE.look(session, query)))
     if dry_run:
         REQUEUE.preview(query, REQUEUE.look(session, query))
     else:

@@ -20,6 +20,8 @@ NAME_MAX = 255
 RETENTION_DEFAULT = timedelta(days=30)
 REPLAY_WINDOW_DEFAULT = timedelta(days=7)
 BATCH_MAX = 10_000
+TYPES_MAX = 1_000
+"""Somebody may put a number into every type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class Inbox:
     replay_window: timedelta = REPLAY_WINDOW_DEFAULT
     """How old a message may be that somebody sends again: the outbox's retention, and the broker's."""
     handlers: list[Handler] = field(default_factory=list, init=False)
+    _known: dict[str, Handler | None] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not self.name.strip() or len(self.name) > NAME_MAX:
@@ -91,6 +94,7 @@ class Inbox:
                 getattr(function, "__call__", None)  # noqa: B004 - an object whose call is async
             )
             read = reader_for(function, batch=batch is not None)
+            self._known.clear()
             self.handlers.append(Handler(pattern, function, is_async, batch, read))
             return function
 
@@ -98,7 +102,13 @@ class Inbox:
 
     def handler_for(self, type_: str) -> Handler | None:
         """The first handler that takes this type."""
-        return next((handler for handler in self.handlers if fnmatchcase(type_, handler.pattern)), None)
+        try:
+            return self._known[type_]
+        except KeyError:
+            if len(self._known) >= TYPES_MAX:
+                self._known.clear()
+            found = next((handler for handler in self.handlers if fnmatchcase(type_, handler.pattern)), None)
+            return self._known.setdefault(type_, found)
 
     @property
     def types(self) -> Sequence[str]:

@@ -67,6 +67,8 @@ class Reception:
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
         self._broken: BaseException | None = None
+        self.last_done = 0.0
+        """When something was last done with, in monotonic seconds."""
 
     def stop(self) -> None:
         """Ask it to end: nothing more is received, what is being handled is finished, the rest goes back to the broker."""
@@ -174,6 +176,7 @@ class Reception:
 
     async def _settled(self, delivery: Delivery, result: Done | Parking) -> None:
         self.tally.done[result.how if isinstance(result, Done) else "parked"] += 1
+        self.last_done = monotonic()
         if isinstance(result, Parking):
             what = f"{delivery.message.id} ({delivery.message.type})"
             log.error("Message %s is parked: %s: %s", what, result.code, result.error)
@@ -202,6 +205,7 @@ class Reception:
                 worked = await self._handled_together(handler, batch)
             if worked is not None:
                 self.tally.done.update(handled=len(worked), known=len(batch) - len(worked))
+                self.last_done = monotonic()
                 await self._consumer.ack(batch)
                 continue
             for delivery in batch:

@@ -36,8 +36,10 @@ class PostgresInboxTransaction:
     statements: Statements
 
     async def remember(self, consumer: str, ids: Collection[UUID]) -> set[UUID]:
-        rows = await self.statements.rows(self.handle, "remember", consumer=consumer, ids=in_turn(ids))
-        return {row[0] for row in rows}
+        cursor = await self.statements.run(self.handle, "remember", consumer=consumer, ids=in_turn(ids))
+        if cursor.rowcount == len(ids):
+            return set(ids)  # the common case: which ones they are need not be read
+        return {row[0] for row in await cursor.fetchall()}
 
     async def unpark(self, consumer: str, ids: Collection[UUID]) -> None:
         await self.statements.run(self.handle, "unpark", consumer=consumer, ids=in_turn(ids))
@@ -59,7 +61,7 @@ class BlockingPostgresTransaction:
     def remember(self, consumer: str, ids: Collection[UUID]) -> set[UUID]:
         text = self.statements.texts["remember"]
         cursor = self.handle.cursor(binary=True).execute(text, {"consumer": consumer, "ids": in_turn(ids)})
-        return {row[0] for row in cursor.fetchall()}
+        return set(ids) if cursor.rowcount == len(ids) else {row[0] for row in cursor.fetchall()}
 
     def unpark(self, consumer: str, ids: Collection[UUID]) -> None:
         self.handle.execute(self.statements.texts["unpark"], {"consumer": consumer, "ids": in_turn(ids)})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import chain
 
 from postroom.clock import monotonic
 from postroom.message import Message
@@ -46,7 +47,7 @@ class Group:
     def take(self, limit: int, holder: object) -> list[tuple[int, Open]]:
         """The next messages, for this holder: first what came back, and of no key anything while an earlier one waits."""
         now, waiting, taken = monotonic(), set[str | None](), list[tuple[int, Open]]()
-        for place in [*self.open, *range(self.seen, len(self.line))]:
+        for place in chain(list(self.open), range(self.seen, len(self.line))):
             if len(taken) == limit:
                 break
             entry = self.open.setdefault(place, Open())

@@ -1,0 +1,119 @@
+"""`postroom consume`: receives messages from a broker, and lets an inbox handle each once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from datetime import timedelta
+from importlib import import_module
+from typing import Any
+
+import click
+
+from postroom import failpoints
+from postroom.cli.options import store_options
+from postroom.cli.output import write
+from postroom.cli.session import Session
+from postroom.durations import parse_duration
+from postroom.errors import ConfigError
+from postroom.inbox import Inbox, Reception
+from postroom.inbox.reception import CONCURRENCY_DEFAULT, Tally
+from postroom.stores import open_inbox_store
+from postroom.transport import ConsumerOptions
+from postroom.transports import open_consumer
+from postroom.urls import redact
+
+PARKED = 3
+"""The exit code of a run that parked something."""
+
+
+@click.command(short_help="Receive messages, and handle each once.")
+@store_options
+@click.option("--from", "source", metavar="URL", required=True, help="The broker: kafka://broker:9092/orders, amqp://…")
+@click.option("--app", metavar="MODULE:INBOX", required=True, help="Your Inbox, such as shop.billing:inbox.")
+@click.option("--group", metavar="NAME", help="Receivers of one group share the messages. Default: the inbox's name.")
+@click.option(
+    "--prefetch", type=click.IntRange(1, 100_000), metavar="N", help="Messages in hand. Default: the broker's."
+)
+@click.option(
+    "--handlers",
+    type=click.IntRange(1, 1_000),
+    default=CONCURRENCY_DEFAULT,
+    metavar="N",
+    help=f"How many handlers run at once. Default: {CONCURRENCY_DEFAULT}.",
+)
+@click.option(
+    "--secret", "secrets", multiple=True, metavar="TEXT", envvar="POSTROOM_SECRETS", help="For webhooks: who may."
+)
+@click.option(
+    "--until-idle", metavar="TIME", help="End once nothing has come for so long. Exit code 3: something is parked."
+)
+def consume(session: Session, source: str, app: str, until_idle: str | None, **options: Any) -> None:
+    """Receive messages from a broker and hand each to the handler that your inbox has for its type: its effects and the row
+    that says so are one commit, so that a message delivered twice is handled once. What fails is tried again; what fails too
+    often is parked, see `postroom inbox list`. Ctrl-C or SIGTERM ends it cleanly: what is being handled is finished, the rest
+    goes back to the broker.
+
+    \b
+    Examples:
+      postroom consume --store postgresql://app@db/shop --from kafka://broker:9092/orders --app shop.billing:inbox
+      postroom consume --store sqlite:///shop.db --from redis://localhost:6379/0/orders --app billing:inbox --until-idle 5s
+    """
+    failpoints.arm(os.environ.get("POSTROOM_FAILPOINT"))
+    # A module that stands in the folder where the command is run is what people mean by module:inbox.
+    sys.path.insert(0, "")
+    inbox = load(app)
+    quiet = None if until_idle is None else parse_duration(until_idle)
+    tally = asyncio.run(_consume(session, inbox, source, quiet, **options))
+    write(_summary(tally))
+    if until_idle and tally.done["parked"]:
+        write("something is parked: see `postroom inbox list`.")
+        sys.exit(PARKED)
+
+
+async def _consume(
+    session: Session,
+    inbox: Inbox,
+    source: str,
+    until_idle: timedelta | None,
+    *,
+    group: str | None,
+    prefetch: int | None,
+    handlers: int,
+    secrets: tuple[str, ...],
+) -> Tally:
+    asked = ConsumerOptions(group=group or inbox.name, prefetch=prefetch, secrets=secrets)
+    consumer = open_consumer(source, asked)
+    async with open_inbox_store(session.url, tables=session.settings.tables) as store:
+        await store.check()
+        reception = Reception(inbox, store, consumer, concurrency=handlers)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, reception.stop)
+        write(f"inbox {inbox.name}: {redact(source)} to {session.shown_url}, {', '.join(inbox.types) or 'no handlers'}")
+        sys.stdout.flush()
+        return await reception.run(until_idle=until_idle)
+
+
+def load(name: str) -> Inbox:
+    """The inbox that `module:inbox` names, or ConfigError."""
+    module, colon, path = name.partition(":")
+    if not colon or not module or not path:
+        raise ConfigError(f"{name} names no inbox: write module:inbox, as in shop.billing:inbox.")
+    try:
+        found: Any = import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as exc:
+        raise ConfigError(f"{name} cannot be loaded: {exc}; check the name and PYTHONPATH.") from exc
+    if not isinstance(found, Inbox):
+        raise ConfigError(f"{name} is a {type(found).__name__}, no Inbox: name the object that has your handlers.")
+    return found
+
+
+def _summary(tally: Tally) -> str:
+    """What became of what came: received 120, handled 117, known 2, parked 1."""
+    words = ("handled", "known", "skipped", "failed", "parked")
+    said = [f"{word} {tally.done[word]:,}" for word in words if tally.done[word]]
+    return ", ".join([f"received {tally.received:,}", *said])
