@@ -6,9 +6,8 @@ import asyncio
 import gc
 import json
 import warnings
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -17,11 +16,12 @@ from pymongo.errors import WriteError
 
 from postroom.errors import ConfigError, SchemaMismatch, StoreError, StoreUnavailable
 from postroom.message import Message
-from postroom.store import Query
+from postroom.store import Claim, Query
 from postroom.stores.mongo import MongoStore
 from postroom.stores.mongo.books import among
+from postroom.stores.mongo.posting import Posting
 from postroom.stores.mongo.watch import news
-from postroom.testing.contracts._case import a_message, a_relay, put
+from postroom.testing.contracts._case import LEASE, NOON, Relay, a_message, a_relay, put, statuses
 
 pytestmark = pytest.mark.anyio
 
@@ -119,7 +119,7 @@ async def test_the_lines_are_looked_up_by_their_index(store: MongoStore, mongo_d
     with MongoClient[dict[str, Any]](mongo_database) as client:
         database = client.get_default_database()
         before = {each["name"]: each["accesses"]["ops"] for each in database["outbox"].aggregate([{"$indexStats": {}}])}
-        assert await store._flow._claiming._read(None, [0, 1], 9)  # type: ignore[arg-type]  # no transaction: it only reads
+        assert await store._flow._claiming._read(None, [0, 1], 9)
         after = {each["name"]: each["accesses"]["ops"] for each in database["outbox"].aggregate([{"$indexStats": {}}])}
     assert after["line_1_seq_1"] > before["line_1_seq_1"]
 
@@ -194,26 +194,48 @@ async def test_a_closed_store_says_so(mongo_database: str) -> None:
         await store.lanes()
 
 
-async def test_what_was_settled_and_never_tidied_is_not_taken_for_open(
+async def test_what_a_dead_relay_had_decided_is_carried_out_by_who_comes_next(
     store: MongoStore, mongo_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when a relay dies between the commit of a settle and its tidying up."""
+    """It died between marking its claims and writing the messages."""
     written = await put(store, "a", "b", "a")
     relay = await a_relay(store)
+    claims = await relay.claim()
+    await _die_deciding(relay, claims, monkeypatch)
+    assert await statuses(store, *written) == ["sending"] * 3
+    assert await relay.seqs() == [], "its lanes are busy until then"
+    later = NOON + 2 * LEASE
+    successor = await a_relay(store, "relay-b", now=later)
+    assert {(record.status, record.attempts) for record in await store.find(Query())} == {("published", 1)}
+    assert await relay.settle(claims, now=later) == "lost"
+    assert await successor.seqs(now=later) == []
+    assert _in_line(mongo_database) == 0
+
+
+async def test_a_decision_whose_answer_was_lost_is_kept(store: MongoStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = await put(store, "a", "b")
+    relay = await a_relay(store)
+    claims = await relay.claim()
+    await _die_deciding(relay, claims, monkeypatch)
+    settled = claims[:1]
+    assert await relay.settle(settled) == "settled", "said again"
+    assert await store.reconcile(relay.owner, relay.lanes, held=[]) == len(claims) - 1
+    assert await statuses(store, *written) == ["published"] * 2
+
+
+class Died(Exception):
+    """Here the relay was killed."""
+
+
+async def _die(*args: object) -> None:
+    raise Died
+
+
+async def _die_deciding(relay: Relay, claims: Sequence[Claim], monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as dying:
-        dying.setattr(store._flow._verdicts, "tidy", _nothing)
-        assert await relay.settle(await relay.claim()) == "settled"
-    assert _in_line(mongo_database) == 3
-    assert not await store.peek(relay.lanes)
-    counts = await store.counts()
-    assert (counts.by_status, counts.lag) == ({"published": 3}, timedelta(0))
-    (later,) = await put(store, "a")
-    assert await relay.seqs(limit=1) == [later], "though the line began with others"
-    assert _in_line(mongo_database) < 1 + len(written)
-
-
-async def _nothing(seqs: object) -> None:
-    """Instead of tidying."""
+        dying.setattr(Posting, "_publish", _die)
+        with pytest.raises(Died):
+            await relay.settle(claims)
 
 
 def _in_line(url: str) -> int:

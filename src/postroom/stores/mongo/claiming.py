@@ -9,12 +9,11 @@ from operator import itemgetter
 
 from postroom.store import Claim, per_lane
 from postroom.stores._choose import Seen, fair
-from postroom.stores.mongo.books import Shelves, among
+from postroom.stores.mongo.books import OPEN, Shelves, among
 from postroom.stores.mongo.closer import CloserLook
 from postroom.stores.mongo.rows import claimed_in
 from postroom.stores.mongo.server import Contended, Document, Session
 from postroom.stores.mongo.signs import Signs, signs
-from postroom.stores.mongo.verdicts import Verdicts
 
 LANES_MAX = 1024
 _seq = itemgetter("seq")
@@ -24,19 +23,12 @@ class StrangersFirst(Exception):
     """Somebody wrote by hand: those documents get their places before anything is looked at."""
 
 
-class LeftoversFirst(Exception):
-    """What was settled still stands in a line, since whoever settled it died before it was tidied: that is done first."""
-
-    def __init__(self, seqs: Sequence[int]) -> None:
-        self.seqs = seqs
-
-
 class Claiming:
     """Each method runs inside the transaction it is given."""
 
-    def __init__(self, shelves: Shelves, verdicts: Verdicts) -> None:
+    def __init__(self, shelves: Shelves) -> None:
         self._shelves = shelves
-        self._closer = CloserLook(shelves, verdicts)
+        self._closer = CloserLook(shelves)
 
     async def claim(
         self, session: Session, owner: str, lanes: Mapping[int, int], limit: int, now: datetime | None
@@ -88,7 +80,7 @@ class Claiming:
                     "from": self._shelves.outbox.name,
                     "localField": "_id",
                     "foreignField": "line",
-                    "pipeline": [{"$sort": {"seq": 1}}, {"$limit": want}],
+                    "pipeline": [{"$match": OPEN}, {"$sort": {"seq": 1}}, {"$limit": want}],
                     "as": "message",
                 }
             },
@@ -100,8 +92,6 @@ class Claiming:
         found = await self._shelves.lane.aggregate(pipeline, session=session, batchSize=want * len(lanes) + 1)
         for each in await found.to_list():
             lines[each["line"]].append(each)
-        if left := [each["seq"] for line in lines.values() for each in line if each.get("outcome") is not None]:
-            raise LeftoversFirst(left)
         return {lane: sorted(line, key=_seq) for lane, line in lines.items()}
 
     async def _whole(self, session: Session, seqs: Sequence[int]) -> dict[int, Document]:

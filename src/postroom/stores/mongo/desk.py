@@ -8,10 +8,11 @@ from datetime import datetime, timedelta
 
 from postroom.store import Counts, Query, Record, Status
 from postroom.stores.mongo.books import OPEN, Shelves, among, bare, zoned
+from postroom.stores.mongo.holds import Holds
+from postroom.stores.mongo.notes import DONE, SENT
 from postroom.stores.mongo.rows import message_in
 from postroom.stores.mongo.server import Document, Session
 from postroom.stores.mongo.strangers import Strangers
-from postroom.stores.mongo.verdicts import DONE, SENT, Verdicts
 
 FLYING: Document = {"seqs": 1, "owner": 1, "claimed_at": 1}
 
@@ -21,7 +22,7 @@ class Desk:
 
     def __init__(self, shelves: Shelves) -> None:
         self._shelves, self._server = shelves, shelves.server
-        self._verdicts, self._strangers = Verdicts(shelves), Strangers(shelves)
+        self._holds, self._strangers = Holds(shelves), Strangers(shelves)
 
     async def counts(self, now: datetime | None) -> Counts:
         return await self._server.run(lambda tx: self._counts(tx, now))
@@ -120,7 +121,7 @@ class Desk:
                     {"$set": {"attempts": 0, field: place}},
                 ]
                 await self._shelves.outbox.update_many({"seq": among(seqs)}, again, session=session)
-        await self._verdicts.look_after(session, keys)
+        await self._holds.look_after(session, keys)
         return len(rows)
 
     async def discard(self, query: Query, now: datetime | None) -> int:
@@ -136,7 +137,7 @@ class Desk:
             closed = {"$set": {"outcome": "discarded", "settled_at": at}, "$unset": DONE}
             seqs = among([each["seq"] for each in rows])
             await self._shelves.outbox.update_many({"seq": seqs}, closed, session=session)
-        await self._verdicts.look_after(session, {each["key"] for each in rows if each.get("key") is not None})
+        await self._holds.look_after(session, {each["key"] for each in rows if each.get("key") is not None})
         return len(rows)
 
     async def _matching(self, session: Session, query: Query, *statuses: Status) -> list[Document]:

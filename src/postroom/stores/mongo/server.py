@@ -26,7 +26,8 @@ from postroom.stores.mongo.address import Address
 
 Result = TypeVar("Result")
 Document: TypeAlias = dict[str, Any]
-Session: TypeAlias = AsyncClientSession
+Session: TypeAlias = AsyncClientSession | None
+"""What a write is part of; None: nothing but itself."""
 Database: TypeAlias = AsyncDatabase[Document]
 
 MAJORITY = WriteConcern("majority", wtimeout=10_000, j=True)

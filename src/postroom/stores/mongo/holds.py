@@ -1,0 +1,51 @@
+"""The keys that have to wait, and until when."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any
+
+from pymongo import DeleteMany, UpdateOne
+
+from postroom.stores.mongo.books import Shelves, among
+from postroom.stores.mongo.schema import first_moment
+from postroom.stores.mongo.server import Session
+
+
+class Holds:
+    """Each method runs inside the transaction it is given."""
+
+    def __init__(self, shelves: Shelves) -> None:
+        self._shelves = shelves
+
+    async def look_after(self, session: Session, keys: Collection[str]) -> None:
+        """Hold the keys that must wait, until the right moment; let go of those that need not."""
+        if not keys:
+            return
+        holds = await self._waiting(session, keys)
+        holds |= await self._parked(session, keys)
+        writes: list[Any] = [
+            UpdateOne({"_id": key}, {"$set": {"lane": lane, "until": until}}, upsert=True)
+            for key, (lane, until) in holds.items()
+        ]
+        if over := [key for key in keys if key not in holds]:
+            writes.append(DeleteMany({"_id": among(over)}))
+        await self._shelves.hold.bulk_write(writes, session=session)
+
+    async def _waiting(self, session: Session, keys: Collection[str]) -> dict[str, tuple[int, datetime | None]]:
+        """A key waits until its failed head's next try."""
+        tried = {"$cond": [{"$gt": ["$tried_at", None]}, "$due_at", None]}
+        behind = await self._shelves.outbox.aggregate(
+            [
+                {"$match": {"behind": among(keys)}},
+                {"$group": {"_id": "$behind", "lane": {"$min": "$lane"}, "until": {"$max": tried}}},
+            ],
+            session=session,
+        )
+        return {found["_id"]: (found["lane"], found["until"] or first_moment()) async for found in behind}
+
+    async def _parked(self, session: Session, keys: Collection[str]) -> dict[str, tuple[int, datetime | None]]:
+        """With a dead head that parks it, it waits until a person acts."""
+        heads = self._shelves.outbox.find({"parks": among(keys)}, {"parks": 1, "lane": 1}, session=session)
+        return {found["parks"]: (found["lane"], None) async for found in heads}
