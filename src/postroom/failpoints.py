@@ -10,7 +10,15 @@ import os
 import signal
 import sys
 
-POINTS = ("after-take", "after-claim", "before-publish", "after-publish", "after-settle", "before-release")
+POINTS = (
+    "after-take",
+    "after-claim",
+    "before-publish",
+    "after-publish",
+    "after-mark",
+    "after-settle",
+    "before-release",
+)
 
 _armed: str | None = None
 _left = 0

@@ -14,6 +14,7 @@ from typing import Any
 
 from pymongo import UpdateOne, WriteConcern
 
+from postroom.failpoints import reach
 from postroom.stores.mongo.books import OPEN, Shelves, among
 from postroom.stores.mongo.holds import Holds
 from postroom.stores.mongo.notes import published, writes
@@ -39,6 +40,7 @@ class Posting:
         if marked.matched_count != len(seqs):
             found = self._shelves.claim.find({"_id": ids, "mark.lost": None, "mark": {"$ne": None}}, {"_id": 1})
             there = [each["_id"] async for each in found]
+        reach("after-mark")
         if there:
             await self._publish(None, [seq for each in there for seq in seqs[each]], at)
             await self._shelves.claim.delete_many({"_id": among(there)})
