@@ -16,10 +16,13 @@ from pymongo.errors import WriteError
 
 from postroom.errors import ConfigError, SchemaMismatch, StoreError, StoreUnavailable
 from postroom.message import Message
-from postroom.store import Claim, Query
+from postroom.store import Buried, Claim, Query
+from postroom.stores._choose import Choice
 from postroom.stores.mongo import MongoStore
 from postroom.stores.mongo.books import among
+from postroom.stores.mongo.closer import CloserLook
 from postroom.stores.mongo.posting import Posting
+from postroom.stores.mongo.server import Session
 from postroom.stores.mongo.watch import news
 from postroom.testing.contracts._case import LEASE, NOON, Relay, a_message, a_relay, put, statuses
 
@@ -221,6 +224,28 @@ async def test_a_decision_whose_answer_was_lost_is_kept(store: MongoStore, monke
     assert await relay.settle(settled) == "settled", "said again"
     assert await store.reconcile(relay.owner, relay.lanes, held=[]) == len(claims) - 1
     assert await statuses(store, *written) == ["published"] * 2
+
+
+async def test_a_key_that_is_freed_while_it_is_walked_past_moves_again(
+    store: MongoStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A claim puts a message behind its key's dead head, at the moment at which a person discards that head."""
+    relay = await a_relay(store)
+    dead, waiting = await put(store, "a", "a")
+    claims = await relay.claim(limit=1)
+    await relay.settle_each(claims, {dead: Buried("REJECTED")})
+    shelve = CloserLook._shelve
+    discarded: list[int] = []
+
+    async def meanwhile(self: CloserLook, session: Session, lane: int, choice: Choice) -> None:
+        if choice.behind and not discarded:
+            discarded.append(await store.discard(Query(status="dead")))
+        await shelve(self, session, lane, choice)
+
+    monkeypatch.setattr(CloserLook, "_shelve", meanwhile)
+    came = await relay.seqs()
+    assert discarded == [1]
+    assert came or await relay.seqs() == [waiting]
 
 
 class Died(Exception):

@@ -100,6 +100,5 @@ class CloserLook:
             aside = {"$set": {"later": lane}, "$unset": {"line": "", "behind": ""}}
             await outbox.update_many({"seq": among(choice.later)}, aside, session=session)
         if choice.behind:
-            behind: list[Document] = [{"$set": {"behind": "$key"}}, {"$unset": ["line", "later"]}]
-            await outbox.update_many({"seq": among(choice.behind)}, behind, session=session)
+            await self._holds.stand_behind(session, choice.behind)
         choice.behind, choice.later = [], []

@@ -10,7 +10,7 @@ from pymongo import DeleteMany, UpdateOne
 
 from postroom.stores.mongo.books import Shelves, among
 from postroom.stores.mongo.schema import first_moment
-from postroom.stores.mongo.server import Session
+from postroom.stores.mongo.server import Document, Session
 
 
 class Holds:
@@ -32,6 +32,16 @@ class Holds:
         if over := [key for key in keys if key not in holds]:
             writes.append(DeleteMany({"_id": among(over)}))
         await self._shelves.hold.bulk_write(writes, session=session)
+
+    async def stand_behind(self, session: Session, seqs: Collection[int]) -> None:
+        """Take these out of the line, each behind its key's head. The holds are written too: whoever lets a key go at this
+        moment, and did not see what now stands behind it, meets that write."""
+        behind: list[Document] = [{"$set": {"behind": "$key"}}, {"$unset": ["line", "later"]}]
+        await self._shelves.outbox.update_many({"seq": among(seqs)}, behind, session=session)
+        keys = await self._shelves.outbox.distinct("behind", {"seq": among(seqs)}, session=session)
+        met = await self._shelves.hold.update_many({"_id": among(keys)}, {"$inc": {"met": 1}}, session=session)
+        if met.matched_count != len(keys):
+            await self.look_after(session, keys)
 
     async def _waiting(self, session: Session, keys: Collection[str]) -> dict[str, tuple[int, datetime | None]]:
         """A key waits until its failed head's next try."""
