@@ -1,4 +1,4 @@
-"""The MongoDB store keeps the contract: on a replica set of one node."""
+"""The MongoDB store keeps the contract: on a replica set of one node, and on a standalone server without transactions."""
 
 from __future__ import annotations
 
@@ -15,5 +15,13 @@ class TestMongo(StoreContract):
     @pytest.fixture
     async def store(self, mongo_database: str) -> AsyncIterator[Store]:
         async with MongoStore(mongo_database) as store:
+            await store.migrate()
+            yield store
+
+
+class TestMongoWithoutTransactions(StoreContract):
+    @pytest.fixture
+    async def store(self, mongo_standalone_database: str) -> AsyncIterator[Store]:
+        async with MongoStore(f"{mongo_standalone_database}?postroom_transactions=off") as store:
             await store.migrate()
             yield store

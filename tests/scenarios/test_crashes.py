@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.scenarios.conftest import DATABASES, url_of
 from tests.scenarios.outages import outage_of
 
 from postroom import failpoints
@@ -100,6 +101,11 @@ class Post:
 
 def _name(record: Record) -> Name:
     return Name(str(record.message.key), int(record.message.data))
+
+
+@pytest.fixture(params=(*DATABASES, "mongo_standalone"))
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return url_of(request.param, request, tmp_path)
 
 
 @pytest.fixture

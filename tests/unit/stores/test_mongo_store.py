@@ -169,6 +169,11 @@ def test_a_url_without_a_database_is_refused(url: str) -> None:
     assert "secret" not in str(refused.value)
 
 
+def test_an_option_of_ours_that_says_nothing_we_know_is_refused() -> None:
+    with pytest.raises(ConfigError, match="postroom_transactions=maybe, which may be on or off"):
+        MongoStore("mongodb://db/shop?postroom_transactions=maybe")
+
+
 async def test_a_server_that_is_away_is_unavailable_in_one_sentence() -> None:
     url = "mongodb://app:secret@127.0.0.1:1/shop?serverSelectionTimeoutMS=200"
     async with MongoStore(url) as store:

@@ -1,7 +1,8 @@
-"""What a MongoDB URL says: where, and which database."""
+"""What a MongoDB URL says: where, which database, and what is Postroom's own in it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -18,6 +19,10 @@ PATIENCE: dict[str, int] = {
 """A server that vanished without a word is noticed within half a minute; the URL may say otherwise."""
 
 
+OURS = "postroom_"
+"""How the options begin that are not the driver's."""
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
     """A URL, taken apart."""
@@ -27,6 +32,8 @@ class Address:
     shown: str
     database: str
     patience: dict[str, Any]
+    transactions: bool
+    """Are there any? Without them every write is one by itself, in an order that is safe wherever it ends."""
 
 
 def address(url: str, tables: TableNames) -> Address:
@@ -34,6 +41,8 @@ def address(url: str, tables: TableNames) -> Address:
 
     >>> address("mongodb://db/shop?replicaSet=rs0", TableNames()).database
     'shop'
+    >>> address("mongodb://db/shop?postroom_transactions=off&w=1", TableNames()).url
+    'mongodb://db/shop?w=1'
     """
     head, _, query = url.partition("?")
     _, slash, path = head.partition("://")[2].rpartition("@")[2].partition("/")
@@ -42,10 +51,22 @@ def address(url: str, tables: TableNames) -> Address:
         raise ConfigError(
             f"{redact(url)} names no database: write mongodb://host:27017/shop?replicaSet=rs0.", url=redact(url)
         )
-    given = {option.partition("=")[0].lower() for option in query.split("&")}
+    options = [option for option in query.split("&") if option]
+    given = {option.partition("=")[0].lower() for option in options}
+    # The driver would warn of options that it does not know.
+    rest = "&".join(option for option in options if not option.lower().startswith(OURS))
     return Address(
-        url=url,
+        url=f"{head}?{rest}" if rest else head,
         shown=redact(url),
         database=database,
         patience={name: value for name, value in PATIENCE.items() if name.lower() not in given},
+        transactions=_said(options, "postroom_transactions", ("on", "off"), url) == "on",
     )
+
+
+def _said(options: Sequence[str], name: str, choices: tuple[str, ...], url: str) -> str:
+    """What the URL says of this, or else the first choice."""
+    said = next((value for key, _, value in (option.partition("=") for option in options) if key == name), choices[0])
+    if said not in choices:
+        raise ConfigError(f"{redact(url)} has {name}={said}, which may be {' or '.join(choices)}.", url=redact(url))
+    return said

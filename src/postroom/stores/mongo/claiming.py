@@ -9,10 +9,11 @@ from operator import itemgetter
 
 from postroom.store import Claim, per_lane
 from postroom.stores._choose import Seen, fair
-from postroom.stores.mongo.books import OPEN, Shelves, among
+from postroom.stores.mongo.alone import Alone, Overtaken
+from postroom.stores.mongo.books import OPEN, Shelves, among, mine
 from postroom.stores.mongo.closer import CloserLook
 from postroom.stores.mongo.rows import claimed_in
-from postroom.stores.mongo.server import Contended, Document, Session
+from postroom.stores.mongo.server import Document, Session
 from postroom.stores.mongo.signs import Signs, signs
 
 LANES_MAX = 1024
@@ -28,7 +29,7 @@ class Claiming:
 
     def __init__(self, shelves: Shelves) -> None:
         self._shelves = shelves
-        self._closer = CloserLook(shelves)
+        self._closer, self._alone = CloserLook(shelves), Alone(shelves)
 
     async def claim(
         self, session: Session, owner: str, lanes: Mapping[int, int], limit: int, now: datetime | None
@@ -36,6 +37,7 @@ class Claiming:
         seen = await signs(self._shelves, session, owner, list(lanes), now)
         if seen.strangers:
             raise StrangersFirst
+        await self._drop_stale(session, seen.stale)
         epochs = seen.free(lanes)
         if not epochs or limit < 1 or seen.at is None:
             return []
@@ -43,10 +45,22 @@ class Claiming:
         chosen = fair({lane: line for lane, line in lines.items() if line}, limit)
         if not chosen:
             return []
-        await self._lock(session, owner, list(chosen))
+        if session is None:
+            await self._alone.look_again(chosen)
         claims = [_claim(owner, epochs[lane], lane, seen, chosen[lane], freed) for lane in sorted(chosen)]
-        await self._shelves.claim.insert_many([_written(claim, seen.at) for claim in claims], session=session)
+        await self._lock(session, claims, seen)
+        written = [_written(claim, seen.at) for claim in claims]
+        if session is None:
+            await self._alone.insert(written, mine(owner, {claim.lane: claim.epoch for claim in claims}))
+        else:
+            await self._shelves.claim.insert_many(written, session=session)
         return claims
+
+    async def _drop_stale(self, session: Session, stale: Mapping[int, int]) -> None:
+        """R11, its other form: a claim of an earlier epoch than the lane's was never answered, and nothing of it was sent."""
+        if stale:
+            older = [{"lane": lane, "epoch": {"$lt": epoch}} for lane, epoch in stale.items()]
+            await self._shelves.claim.delete_many({"$or": older}, session=session)
 
     async def _lines(
         self, session: Session, lanes: Sequence[int], want: int, at: datetime, seen: Signs
@@ -100,12 +114,14 @@ class Claiming:
         found = self._shelves.outbox.find({"seq": among(seqs)}, session=session, batch_size=len(seqs) + 1)
         return {each["seq"]: each for each in await found.to_list()}
 
-    async def _lock(self, session: Session, owner: str, lanes: Sequence[int]) -> None:
-        """R11: written, so that whoever takes a lane meanwhile and this claim cannot both commit."""
-        mine = {"_id": among(lanes), "owner": owner}
-        locked = await self._shelves.lane.update_many(mine, {"$inc": {"claims": 1}}, session=session)
-        if locked.matched_count != len(lanes):
-            raise Contended("A lane was lost while messages of it were claimed; nothing of it was.")
+    async def _lock(self, session: Session, claims: Sequence[Claim], seen: Signs) -> None:
+        """R11: written, so that whoever takes a lane meanwhile and this claim cannot both commit. As they were seen: of two
+        who claim from a lane at once, one gets the next number."""
+        held = [{"_id": each.lane, "epoch": each.epoch, "claims": seen.claims[each.lane]} for each in claims]
+        as_seen = {"owner": claims[0].owner, "$or": held}
+        locked = await self._shelves.lane.update_many(as_seen, {"$inc": {"claims": 1}}, session=session)
+        if locked.matched_count != len(claims):
+            raise Overtaken
 
 
 def _odd(found: Document, at: datetime, held: set[str]) -> bool:

@@ -14,6 +14,8 @@ from postroom.stores.mongo.rows import message_in
 from postroom.stores.mongo.server import Document, Session
 from postroom.stores.mongo.strangers import Strangers
 
+NOT_GONE: Document = {"outcome": among([None, "dead"])}
+"""What a person may change: a relay may have settled it since it was looked at, where there are no transactions."""
 FLYING: Document = {"seqs": 1, "owner": 1, "claimed_at": 1}
 
 
@@ -120,8 +122,8 @@ class Desk:
                     {"$unset": list(fresh)},
                     {"$set": {"attempts": 0, field: place}},
                 ]
-                await self._shelves.outbox.update_many({"seq": among(seqs)}, again, session=session)
-        await self._holds.look_after(session, keys)
+                await self._shelves.outbox.update_many({"seq": among(seqs), **NOT_GONE}, again, session=session)
+        await self._let_go(session, keys)
         return len(rows)
 
     async def discard(self, query: Query, now: datetime | None) -> int:
@@ -136,9 +138,16 @@ class Desk:
         if rows:
             closed = {"$set": {"outcome": "discarded", "settled_at": at}, "$unset": DONE}
             seqs = among([each["seq"] for each in rows])
-            await self._shelves.outbox.update_many({"seq": seqs}, closed, session=session)
-        await self._holds.look_after(session, {each["key"] for each in rows if each.get("key") is not None})
+            await self._shelves.outbox.update_many({"seq": seqs, **NOT_GONE}, closed, session=session)
+        await self._let_go(session, {each["key"] for each in rows if each.get("key") is not None})
         return len(rows)
+
+    async def _let_go(self, session: Session, keys: Collection[str]) -> None:
+        """Let go of the keys that need not wait any longer; also of those that a command left which died just here."""
+        if session is None:
+            await self._holds.look_after_all({})
+        else:
+            await self._holds.look_after(session, keys)
 
     async def _matching(self, session: Session, query: Query, *statuses: Status) -> list[Document]:
         """Those that a person means and may change: nothing in flight, nothing of another status."""

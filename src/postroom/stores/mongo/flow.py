@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
 from postroom.store import Claim, Settled, Settlement
+from postroom.stores.mongo.alone import Overtaken
 from postroom.stores.mongo.books import Shelves, among, bare
 from postroom.stores.mongo.claiming import Claiming, StrangersFirst
 from postroom.stores.mongo.notes import Place, notes
@@ -27,6 +28,8 @@ class Flow:
         while True:
             try:
                 return await self._server.run(lambda tx: self._claiming.claim(tx, owner, lanes, limit, now))
+            except Overtaken:
+                continue
             except StrangersFirst:
                 with self._server.translated():
                     await self._strangers.welcome()

@@ -29,9 +29,19 @@ class Holds:
             UpdateOne({"_id": key}, {"$set": {"lane": lane, "until": until}}, upsert=True)
             for key, (lane, until) in holds.items()
         ]
-        if over := [key for key in keys if key not in holds]:
+        over = [key for key in keys if key not in holds]
+        if over:
             writes.append(DeleteMany({"_id": among(over)}))
         await self._shelves.hold.bulk_write(writes, session=session)
+        if session is None and over:
+            # In a transaction `stand_behind` at this moment meets our write; without one, what it put there is seen now.
+            await self.look_after(None, [*await self._waiting(None, over)])
+
+    async def look_after_all(self, which: Document) -> None:
+        """Make good what somebody left who died in between, without transactions: a key that waits for nothing."""
+        parked = await self._shelves.hold.distinct("_id", which)
+        behind = await self._shelves.outbox.distinct("behind", {**which, "behind": {"$exists": True}})
+        await self.look_after(None, {*parked, *behind})
 
     async def stand_behind(self, session: Session, seqs: Collection[int]) -> None:
         """Take these out of the line, each behind its key's head. The holds are written too: whoever lets a key go at this

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from postroom.store import Lane, Lost, RelayInfo
 from postroom.stores._choose import after_a_crash
 from postroom.stores.mongo.books import OPEN, Shelves, among, bare, mine, zoned
+from postroom.stores.mongo.holds import Holds
 from postroom.stores.mongo.notes import notes, places_of
 from postroom.stores.mongo.posting import Posting
 from postroom.stores.mongo.server import Contended, Document, Session
@@ -21,7 +22,7 @@ class Lanes:
 
     def __init__(self, shelves: Shelves) -> None:
         self._shelves, self._server = shelves, shelves.server
-        self._posting = Posting(shelves)
+        self._posting, self._holds = Posting(shelves), Holds(shelves)
 
     async def join(self, relay: RelayInfo, now: datetime | None) -> None:
         facts = {"name": relay.name, "host": relay.host, "pid": relay.pid, "version": relay.version}
@@ -86,11 +87,12 @@ class Lanes:
             return []
         ids, until = [each["_id"] for each in found], at + lease
         mine_now = {"$set": {"owner": owner, "lease_until": until}, "$inc": {"epoch": 1}}
-        taken = await self._shelves.lane.update_many({"_id": among(ids), **free}, mine_now, session=session)
-        if taken.matched_count != len(ids):
-            raise Contended("Another relay took one of these lanes at the same moment; none was taken.")
-        await self._let_go(session, ids, lost, at)
-        return [Lane(each["_id"], each["epoch"] + 1, owner, zoned(until)) for each in found]
+        await self._shelves.lane.update_many({"_id": among(ids), **free}, mine_now, session=session)
+        # Without a transaction another may have been quicker; an epoch is given once.
+        held = mine(owner, {each["_id"]: each["epoch"] + 1 for each in found})
+        taken = await self._shelves.lane.find(held, session=session, sort=[("_id", 1)]).to_list()
+        await self._let_go(session, [each["_id"] for each in taken], lost, at)
+        return [_lane(each) for each in taken]
 
     async def _let_go(self, session: Session, lanes: Sequence[int], lost: Lost, at: datetime) -> None:
         """R6: count an attempt for what an earlier owner had in flight here, and drop its claims, also mine. Marking
@@ -102,6 +104,8 @@ class Lanes:
         await self._posting.mark(session, await self._lost(session, flying, lost, at), lost=True)
         marked = self._shelves.claim.find({"_id": among([each["_id"] for each in claims])}, session=session)
         await self._posting.carry_out(session, await marked.to_list() if claims else [])
+        if session is None:
+            await self._holds.look_after_all({"lane": among(lanes)})
 
     async def _lost(
         self, session: Session, claims: Sequence[Document], lost: Lost, at: datetime
