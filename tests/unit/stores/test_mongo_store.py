@@ -14,7 +14,7 @@ import pytest
 from pymongo import MongoClient
 from pymongo.errors import WriteError
 
-from postroom.errors import ConfigError, SchemaMismatch, StoreError, StoreUnavailable
+from postroom.errors import ConfigError, DuplicateMessage, SchemaMismatch, StoreError, StoreUnavailable
 from postroom.message import Message
 from postroom.store import Buried, Claim, Query
 from postroom.stores._choose import Choice
@@ -251,6 +251,31 @@ async def test_a_key_that_is_freed_while_it_is_walked_past_moves_again(
     came = await relay.seqs()
     assert discarded == [1]
     assert came or await relay.seqs() == [waiting]
+
+
+async def test_the_dead_are_in_a_collection_of_their_own_and_seen_as_before(
+    store: MongoStore, mongo_database: str
+) -> None:
+    message = a_message(key="a", data={"n": 1}, headers={"x": "y"})
+    await store.put([message, a_message(key="a"), a_message(key="b")])
+    async with MongoStore(f"{mongo_database}&postroom_dead=collection") as apart:
+        relay = await a_relay(apart)
+        (dead,) = [each for each in await relay.claim() if each.messages[0].message.id == message.id]
+        await relay.settle_each([dead], {dead.messages[0].seq: Buried("REJECTED", "no")})
+        with MongoClient[dict[str, Any]](mongo_database) as client:
+            database = client.get_default_database()
+            (copy,) = database["outbox_dead"].find()
+            assert (copy["_id"], copy["payload"], copy["last_error_code"]) == (str(message.id), '{"n":1}', "REJECTED")
+            assert database["outbox"].count_documents({"payload": {"$exists": True}}) == 2
+            for each in (apart, store):
+                (found,) = await each.find(Query(status="dead"))
+                assert (found.message, found.parked) == (message, True)
+                assert (await each.counts()).by_status["dead"] == 1
+            with pytest.raises(DuplicateMessage):
+                await apart.put([message])
+            assert await store.requeue(Query(status="dead")) == 1, "by somebody whose URL does not say it"
+            assert database["outbox_dead"].count_documents({}) == 0
+    assert [each.message for each in await store.find(Query(ids=[message.id]))] == [message]
 
 
 class Died(Exception):

@@ -32,6 +32,8 @@ class Address:
     shown: str
     database: str
     patience: dict[str, Any]
+    dead_apart: bool
+    """Do dead messages go to a collection of their own?"""
     transactions: bool
     """Are there any? Without them every write is one by itself, in an order that is safe wherever it ends."""
 
@@ -60,6 +62,7 @@ def address(url: str, tables: TableNames) -> Address:
         shown=redact(url),
         database=database,
         patience={name: value for name, value in PATIENCE.items() if name.lower() not in given},
+        dead_apart=_said(options, "postroom_dead", ("outbox", "collection"), url) == "collection",
         transactions=_said(options, "postroom_transactions", ("on", "off"), url) == "on",
     )
 

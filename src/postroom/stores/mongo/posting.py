@@ -16,6 +16,7 @@ from pymongo import UpdateOne, WriteConcern
 
 from postroom.failpoints import reach
 from postroom.stores.mongo.books import OPEN, Shelves, among
+from postroom.stores.mongo.dead import Dead
 from postroom.stores.mongo.holds import Holds
 from postroom.stores.mongo.notes import published, writes
 from postroom.stores.mongo.server import Document, Session
@@ -30,7 +31,7 @@ class Posting:
 
     def __init__(self, shelves: Shelves) -> None:
         self._shelves = shelves
-        self._holds = Holds(shelves)
+        self._holds, self._dead = Holds(shelves), Dead(shelves)
 
     async def publish(self, seqs: Mapping[int, Sequence[int]], at: datetime | None) -> list[int]:
         """Every message of these claims (id to seqs) was confirmed; which of the claims were there (R20). No transaction."""
@@ -65,6 +66,7 @@ class Posting:
             return
         confirmed: defaultdict[datetime | None, list[int]] = defaultdict(list)
         noted: list[Any] = []
+        died: list[int] = []
         keys: set[str] = set()
         for claim in claims:
             mark = claim["mark"]
@@ -72,11 +74,13 @@ class Posting:
                 confirmed[mark["at"]] += claim["seqs"]
                 continue
             noted += writes(claim["_id"], mark["notes"])
+            died += [each["seq"] for each in mark["notes"] if each["facts"].get("outcome") == "dead"]
             keys |= set(mark["keys"])
         for at, seqs in confirmed.items():
             await self._publish(session, seqs, at)
         if noted:
             await self._shelves.outbox.bulk_write(noted, session=session, ordered=False)
+        await self._dead.move(session, died)
         await self._holds.look_after(session, keys)
         await self._shelves.claim.delete_many({"_id": among([claim["_id"] for claim in claims])}, session=session)
 
