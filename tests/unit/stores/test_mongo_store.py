@@ -169,9 +169,12 @@ def test_a_url_without_a_database_is_refused(url: str) -> None:
     assert "secret" not in str(refused.value)
 
 
-def test_an_option_of_ours_that_says_nothing_we_know_is_refused() -> None:
-    with pytest.raises(ConfigError, match="postroom_transactions=maybe, which may be on or off"):
-        MongoStore("mongodb://db/shop?postroom_transactions=maybe")
+@pytest.mark.parametrize("option", ["postroom_transactions=maybe", "postroom_transaction=off", "Postroom_Dead"])
+def test_an_option_of_ours_that_says_nothing_we_know_is_refused(option: str) -> None:
+    with pytest.raises(
+        ConfigError, match=f"{option}, which Postroom does not know; there are postroom_transactions=on or off"
+    ):
+        MongoStore(f"mongodb://db/shop?w=1&{option}")
 
 
 async def test_a_server_that_is_away_is_unavailable_in_one_sentence() -> None:

@@ -21,6 +21,7 @@ PATIENCE: dict[str, int] = {
 
 OURS = "postroom_"
 """How the options begin that are not the driver's."""
+CHOICES = {"postroom_transactions": ("on", "off"), "postroom_dead": ("outbox", "collection")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +58,24 @@ def address(url: str, tables: TableNames) -> Address:
     given = {option.partition("=")[0].lower() for option in options}
     # The driver would warn of options that it does not know.
     rest = "&".join(option for option in options if not option.lower().startswith(OURS))
+    ours = _ours([option for option in options if option.lower().startswith(OURS)], redact(url))
     return Address(
         url=f"{head}?{rest}" if rest else head,
         shown=redact(url),
         database=database,
         patience={name: value for name, value in PATIENCE.items() if name.lower() not in given},
-        dead_apart=_said(options, "postroom_dead", ("outbox", "collection"), url) == "collection",
-        transactions=_said(options, "postroom_transactions", ("on", "off"), url) == "on",
+        dead_apart=ours.get("postroom_dead") == "collection",
+        transactions=ours.get("postroom_transactions") != "off",
     )
 
 
-def _said(options: Sequence[str], name: str, choices: tuple[str, ...], url: str) -> str:
-    """What the URL says of this, or else the first choice."""
-    said = next((value for key, _, value in (option.partition("=") for option in options) if key == name), choices[0])
-    if said not in choices:
-        raise ConfigError(f"{redact(url)} has {name}={said}, which may be {' or '.join(choices)}.", url=redact(url))
-    return said
+def _ours(options: Sequence[str], shown: str) -> dict[str, str]:
+    """The options that are not the driver's, by name."""
+    ours: dict[str, str] = {}
+    for option in options:
+        name, _, said = option.lower().partition("=")
+        if said not in CHOICES.get(name, ()):
+            known = ", ".join(f"{name}={' or '.join(choices)}" for name, choices in CHOICES.items())
+            raise ConfigError(f"{shown} has {option}, which Postroom does not know; there are {known}.", url=shown)
+        ours[name] = said
+    return ours
