@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from pymongo.errors import BulkWriteError
 
+from postroom.store import Claim
 from postroom.stores.mongo.books import OPEN, Shelves, among
 from postroom.stores.mongo.server import Document
 
@@ -30,6 +31,14 @@ class Alone:
         seen = {seq for seqs in lines.values() for seq in seqs}
         there = self._shelves.outbox.find({"$or": reach, **OPEN}, {"_id": 0, "seq": 1}).to_list()
         if any(each["seq"] not in seen for each in await there):
+            raise Overtaken
+
+    async def lock(self, claims: Sequence[Claim], numbers: Mapping[int, int]) -> None:
+        """Write the lanes as they were seen: of two who claim from a lane at once, one gets the next number."""
+        seen = [{"_id": each.lane, "epoch": each.epoch, "claims": numbers[each.lane]} for each in claims]
+        held = {"owner": claims[0].owner, "$or": seen}
+        locked = await self._shelves.lane.update_many(held, {"$inc": {"claims": 1}})
+        if locked.matched_count != len(claims):
             raise Overtaken
 
     async def insert(self, claims: Sequence[Document], held: Document) -> None:

@@ -48,11 +48,12 @@ class Claiming:
         if session is None:
             await self._alone.look_again(chosen)
         claims = [_claim(owner, epochs[lane], lane, seen, chosen[lane], freed) for lane in sorted(chosen)]
-        await self._lock(session, claims, seen)
         written = [_written(claim, seen.at) for claim in claims]
         if session is None:
+            await self._alone.lock(claims, seen.claims)
             await self._alone.insert(written, mine(owner, {claim.lane: claim.epoch for claim in claims}))
         else:
+            await self._lock(session, claims)
             await self._shelves.claim.insert_many(written, session=session)
         return claims
 
@@ -114,12 +115,10 @@ class Claiming:
         found = self._shelves.outbox.find({"seq": among(seqs)}, session=session, batch_size=len(seqs) + 1)
         return {each["seq"]: each for each in await found.to_list()}
 
-    async def _lock(self, session: Session, claims: Sequence[Claim], seen: Signs) -> None:
-        """R11: written, so that whoever takes a lane meanwhile and this claim cannot both commit. As they were seen: of two
-        who claim from a lane at once, one gets the next number."""
-        held = [{"_id": each.lane, "epoch": each.epoch, "claims": seen.claims[each.lane]} for each in claims]
-        as_seen = {"owner": claims[0].owner, "$or": held}
-        locked = await self._shelves.lane.update_many(as_seen, {"$inc": {"claims": 1}}, session=session)
+    async def _lock(self, session: Session, claims: Sequence[Claim]) -> None:
+        """R11: written, so that whoever takes a lane meanwhile and this claim cannot both commit."""
+        held = {"_id": among([claim.lane for claim in claims]), "owner": claims[0].owner}
+        locked = await self._shelves.lane.update_many(held, {"$inc": {"claims": 1}}, session=session)
         if locked.matched_count != len(claims):
             raise Overtaken
 
