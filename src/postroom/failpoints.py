@@ -10,8 +10,16 @@ import os
 import signal
 import sys
 
-POINTS = ("after-take", "after-claim", "before-publish", "after-publish", "after-settle", "before-release")
-"""Of a relay."""
+POINTS = (
+    "after-take",
+    "after-claim",
+    "before-publish",
+    "after-publish",
+    "after-mark",
+    "after-settle",
+    "before-release",
+)
+"""Of a relay. Not every store has all of them."""
 INBOX_POINTS = ("after-received", "after-remembered", "before-handled", "after-handled", "after-failed", "after-parked")
 """Of an inbox: `before-handled` is before the commit, `after-handled` between it and the acknowledgement."""
 

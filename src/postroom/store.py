@@ -52,6 +52,9 @@ class StoreCapabilities:
     """Several processes may use it at once."""
     concurrent_writers: bool
     """Two transactions may write at the same time, so that one may commit late with an earlier seq."""
+    all_or_none: bool
+    """Messages that are put together are there together, or none of them is; else a crash, or a known id, in between leaves the
+    first ones."""
     time_precision: timedelta
     """The smallest step of the times it keeps."""
     notices_commits: bool

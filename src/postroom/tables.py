@@ -11,9 +11,9 @@ OUTBOX = "outbox"
 NAME_MAX = 48
 """How long a table prefix or schema may be. Short enough that prefix and `_messages` stay below PostgreSQL's 63 bytes."""
 
-Part = Literal["", "lane", "claim", "hold", "relay", "schema", "counter", "messages", "inbox", "inbox_dead"]
-"""The tables: the messages themselves, what is around them, and the view that people read. `counter` is
-MongoDB's, which has no sequences."""
+Part = Literal["", "lane", "claim", "hold", "relay", "schema", "counter", "dead", "messages", "inbox", "inbox_dead"]
+"""The tables: the messages themselves, what is around them, and the view that people read. `counter` and
+`dead` are MongoDB's, which has no sequences, and where dead messages may have a collection of their own."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

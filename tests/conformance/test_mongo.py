@@ -1,4 +1,5 @@
-"""The MongoDB store keeps the contract: on a replica set of one node."""
+"""The MongoDB store keeps the contract: on a replica set of one node, also with its dead in a collection of their own; and on
+a standalone server, without transactions."""
 
 from __future__ import annotations
 
@@ -15,5 +16,21 @@ class TestMongo(StoreContract):
     @pytest.fixture
     async def store(self, mongo_database: str) -> AsyncIterator[Store]:
         async with MongoStore(mongo_database) as store:
+            await store.migrate()
+            yield store
+
+
+class TestMongoWithTheDeadApart(StoreContract):
+    @pytest.fixture
+    async def store(self, mongo_database: str) -> AsyncIterator[Store]:
+        async with MongoStore(f"{mongo_database}&postroom_dead=collection") as store:
+            await store.migrate()
+            yield store
+
+
+class TestMongoWithoutTransactions(StoreContract):
+    @pytest.fixture
+    async def store(self, mongo_standalone_database: str) -> AsyncIterator[Store]:
+        async with MongoStore(f"{mongo_standalone_database}?postroom_transactions=off") as store:
             await store.migrate()
             yield store

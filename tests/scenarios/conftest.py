@@ -22,5 +22,7 @@ def url_of(kind: str, request: pytest.FixtureRequest, folder: Path) -> str:
             return "memory://"
         case "sqlite":
             return f"sqlite:///{folder / 'post.db'}"
+        case "mongo_standalone":
+            return f"{request.getfixturevalue('mongo_standalone_database')}?postroom_transactions=off"
         case _:
             return str(request.getfixturevalue(f"{kind}_database"))

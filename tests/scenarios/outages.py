@@ -128,7 +128,7 @@ class MongoOutage:
     def __init__(self, url: str) -> None:
         from pymongo import MongoClient
 
-        self._client = MongoClient[dict[str, Any]](url)
+        self._client = MongoClient[dict[str, Any]](url.removesuffix("?postroom_transactions=off"))
         self._session: Any = None
         self.struck = 0
 

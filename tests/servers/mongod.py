@@ -19,7 +19,7 @@ from tests.servers.ports import LOOPBACK, listens
 from tests.servers.run import current
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 SET = "rs0"
@@ -39,8 +39,10 @@ MODEST = [
 class Mongod:
     """One server and its data, under a keeper in `place`."""
 
-    def __init__(self, place: Place, program: Path, *, standalone: bool = False) -> None:
-        self._place, self._program, self._standalone = place, program, standalone
+    def __init__(
+        self, place: Place, program: Path, *, standalone: bool = False, parameters: Sequence[str] = ()
+    ) -> None:
+        self._place, self._program, self._standalone, self._parameters = place, program, standalone, parameters
         self._home = unprivileged.private(place.directory / "home")
         unprivileged.private(self._home / "data")
         self._port = 0
@@ -66,6 +68,8 @@ class Mongod:
 
     def _command(self, port: int) -> Command:
         argv: list[str | Path] = [self._program, "--dbpath", self._home / "data", "--port", str(port), *MODEST]
+        for parameter in self._parameters:
+            argv += ["--setParameter", parameter]
         argv += ["--bind_ip", LOOPBACK, "--nounixsocket"]
         if not self._standalone:
             argv += ["--replSet", SET]
@@ -106,14 +110,14 @@ class Mongod:
 
 
 @contextmanager
-def mongod_of_my_own(program: Path, *, standalone: bool = False) -> Iterator[Mongod]:
+def mongod_of_my_own(program: Path, *, standalone: bool = False, parameters: Sequence[str] = ()) -> Iterator[Mongod]:
     """A server for one test, which may kill it and start it again. It ends with the test, or with the run."""
     run = current()
     key = f"mongo-own-{os.getpid()}-{secrets.token_hex(4)}"
     directory = run.directory / key
     directory.mkdir()
     directory.chmod(0o711)
-    server = Mongod(Place(directory, run.owner, start), program, standalone=standalone)
+    server = Mongod(Place(directory, run.owner, start), program, standalone=standalone, parameters=parameters)
     try:
         server.start()
         yield server

@@ -115,6 +115,7 @@ class MemoryStore:
             durable=False,
             shared=False,
             concurrent_writers=True,
+            all_or_none=True,
             time_precision=timedelta(microseconds=1),
             notices_commits=True,
             notices_relays=True,

@@ -6,22 +6,25 @@ import asyncio
 import gc
 import json
 import warnings
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
-from datetime import timedelta
 from typing import Any
 
 import pytest
 from pymongo import MongoClient
 from pymongo.errors import WriteError
 
-from postroom.errors import ConfigError, SchemaMismatch, StoreError, StoreUnavailable
+from postroom.errors import ConfigError, DuplicateMessage, SchemaMismatch, StoreError, StoreUnavailable
 from postroom.message import Message
-from postroom.store import Query
+from postroom.store import Buried, Claim, Query
+from postroom.stores._choose import Choice
 from postroom.stores.mongo import MongoStore
 from postroom.stores.mongo.books import among
+from postroom.stores.mongo.closer import CloserLook
+from postroom.stores.mongo.posting import Posting
+from postroom.stores.mongo.server import Session
 from postroom.stores.mongo.watch import news
-from postroom.testing.contracts._case import a_message, a_relay, put
+from postroom.testing.contracts._case import LEASE, NOON, Relay, a_message, a_relay, put, statuses
 
 pytestmark = pytest.mark.anyio
 
@@ -119,7 +122,7 @@ async def test_the_lines_are_looked_up_by_their_index(store: MongoStore, mongo_d
     with MongoClient[dict[str, Any]](mongo_database) as client:
         database = client.get_default_database()
         before = {each["name"]: each["accesses"]["ops"] for each in database["outbox"].aggregate([{"$indexStats": {}}])}
-        assert await store._flow._claiming._read(None, [0, 1], 9)  # type: ignore[arg-type]  # no transaction: it only reads
+        assert await store._flow._claiming._read(None, [0, 1], 9)
         after = {each["name"]: each["accesses"]["ops"] for each in database["outbox"].aggregate([{"$indexStats": {}}])}
     assert after["line_1_seq_1"] > before["line_1_seq_1"]
 
@@ -166,6 +169,14 @@ def test_a_url_without_a_database_is_refused(url: str) -> None:
     assert "secret" not in str(refused.value)
 
 
+@pytest.mark.parametrize("option", ["postroom_transactions=maybe", "postroom_transaction=off", "Postroom_Dead"])
+def test_an_option_of_ours_that_says_nothing_we_know_is_refused(option: str) -> None:
+    with pytest.raises(
+        ConfigError, match=f"{option}, which Postroom does not know; there are postroom_transactions=on or off"
+    ):
+        MongoStore(f"mongodb://db/shop?w=1&{option}")
+
+
 async def test_a_server_that_is_away_is_unavailable_in_one_sentence() -> None:
     url = "mongodb://app:secret@127.0.0.1:1/shop?serverSelectionTimeoutMS=200"
     async with MongoStore(url) as store:
@@ -194,26 +205,95 @@ async def test_a_closed_store_says_so(mongo_database: str) -> None:
         await store.lanes()
 
 
-async def test_what_was_settled_and_never_tidied_is_not_taken_for_open(
+async def test_what_a_dead_relay_had_decided_is_carried_out_by_who_comes_next(
     store: MongoStore, mongo_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when a relay dies between the commit of a settle and its tidying up."""
+    """It died between marking its claims and writing the messages."""
     written = await put(store, "a", "b", "a")
     relay = await a_relay(store)
+    claims = await relay.claim()
+    await _die_deciding(relay, claims, monkeypatch)
+    assert await statuses(store, *written) == ["sending"] * 3
+    assert await relay.seqs() == [], "its lanes are busy until then"
+    later = NOON + 2 * LEASE
+    successor = await a_relay(store, "relay-b", now=later)
+    assert {(record.status, record.attempts) for record in await store.find(Query())} == {("published", 1)}
+    assert await relay.settle(claims, now=later) == "lost"
+    assert await successor.seqs(now=later) == []
+    assert _in_line(mongo_database) == 0
+
+
+async def test_a_decision_whose_answer_was_lost_is_kept(store: MongoStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = await put(store, "a", "b")
+    relay = await a_relay(store)
+    claims = await relay.claim()
+    await _die_deciding(relay, claims, monkeypatch)
+    settled = claims[:1]
+    assert await relay.settle(settled) == "settled", "said again"
+    assert await store.reconcile(relay.owner, relay.lanes, held=[]) == len(claims) - 1
+    assert await statuses(store, *written) == ["published"] * 2
+
+
+async def test_a_key_that_is_freed_while_it_is_walked_past_moves_again(
+    store: MongoStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A claim puts a message behind its key's dead head, at the moment at which a person discards that head."""
+    relay = await a_relay(store)
+    dead, waiting = await put(store, "a", "a")
+    claims = await relay.claim(limit=1)
+    await relay.settle_each(claims, {dead: Buried("REJECTED")})
+    shelve = CloserLook._shelve
+    discarded: list[int] = []
+
+    async def meanwhile(self: CloserLook, session: Session, lane: int, choice: Choice) -> None:
+        if choice.behind and not discarded:
+            discarded.append(await store.discard(Query(status="dead")))
+        await shelve(self, session, lane, choice)
+
+    monkeypatch.setattr(CloserLook, "_shelve", meanwhile)
+    came = await relay.seqs()
+    assert discarded == [1]
+    assert came or await relay.seqs() == [waiting]
+
+
+async def test_the_dead_are_in_a_collection_of_their_own_and_seen_as_before(
+    store: MongoStore, mongo_database: str
+) -> None:
+    message = a_message(key="a", data={"n": 1}, headers={"x": "y"})
+    await store.put([message, a_message(key="a"), a_message(key="b")])
+    async with MongoStore(f"{mongo_database}&postroom_dead=collection") as apart:
+        relay = await a_relay(apart)
+        (dead,) = [each for each in await relay.claim() if each.messages[0].message.id == message.id]
+        await relay.settle_each([dead], {dead.messages[0].seq: Buried("REJECTED", "no")})
+        with MongoClient[dict[str, Any]](mongo_database) as client:
+            database = client.get_default_database()
+            (copy,) = database["outbox_dead"].find()
+            assert (copy["_id"], copy["payload"], copy["last_error_code"]) == (str(message.id), '{"n":1}', "REJECTED")
+            assert database["outbox"].count_documents({"payload": {"$exists": True}}) == 2
+            for each in (apart, store):
+                (found,) = await each.find(Query(status="dead"))
+                assert (found.message, found.parked) == (message, True)
+                assert (await each.counts()).by_status["dead"] == 1
+            with pytest.raises(DuplicateMessage):
+                await apart.put([message])
+            assert await store.requeue(Query(status="dead")) == 1, "by somebody whose URL does not say it"
+            assert database["outbox_dead"].count_documents({}) == 0
+    assert [each.message for each in await store.find(Query(ids=[message.id]))] == [message]
+
+
+class Died(Exception):
+    """Here the relay was killed."""
+
+
+async def _die(*args: object) -> None:
+    raise Died
+
+
+async def _die_deciding(relay: Relay, claims: Sequence[Claim], monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as dying:
-        dying.setattr(store._flow._verdicts, "tidy", _nothing)
-        assert await relay.settle(await relay.claim()) == "settled"
-    assert _in_line(mongo_database) == 3
-    assert not await store.peek(relay.lanes)
-    counts = await store.counts()
-    assert (counts.by_status, counts.lag) == ({"published": 3}, timedelta(0))
-    (later,) = await put(store, "a")
-    assert await relay.seqs(limit=1) == [later], "though the line began with others"
-    assert _in_line(mongo_database) < 1 + len(written)
-
-
-async def _nothing(seqs: object) -> None:
-    """Instead of tidying."""
+        dying.setattr(Posting, "_publish", _die)
+        with pytest.raises(Died):
+            await relay.settle(claims)
 
 
 def _in_line(url: str) -> int:

@@ -1,4 +1,4 @@
-"""Postroom on MongoDB 5.0 and later, by PyMongo: a replica set, of which one node is enough."""
+"""Postroom on MongoDB 5.0 and later, by PyMongo: a replica set, of which one node is enough; or without transactions."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from postroom.stores.mongo.flow import Flow
 from postroom.stores.mongo.lanes import Lanes
 from postroom.stores.mongo.schema import Schema
 from postroom.stores.mongo.server import TRANSACTION_SECONDS, Server, Session
-from postroom.stores.mongo.transaction import MongoTransaction
-from postroom.stores.mongo.watch import watch
+from postroom.stores.mongo.transaction import Later, MongoTransaction
+from postroom.stores.mongo.watch import no_watch, watch
 from postroom.tables import TableNames
 
 
@@ -41,6 +41,7 @@ class MongoStore:
     def __init__(self, url: str, *, tables: TableNames | None = None, lanes: int | None = None) -> None:
         self._tables = tables or TableNames()
         self._server = Server(address(url, self._tables))
+        self._transactions = self._server.address.transactions
         self._shelves = Shelves(self._server, self._tables)
         self._schema = Schema(self._shelves, lanes)
         self._lanes, self._flow, self._desk = Lanes(self._shelves), Flow(self._shelves), Desk(self._shelves)
@@ -51,10 +52,11 @@ class MongoStore:
             name="mongo",
             durable=True,
             shared=True,
-            concurrent_writers=True,
+            concurrent_writers=self._transactions,
+            all_or_none=self._transactions,
             time_precision=timedelta(milliseconds=1),
-            notices_commits=True,
-            notices_relays=True,
+            notices_commits=self._transactions,
+            notices_relays=self._transactions,
         )
 
     async def close(self) -> None:
@@ -73,8 +75,14 @@ class MongoStore:
         await self._server.ask(self._schema.check)
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[MongoTransaction]:
+    async def transaction(self) -> AsyncIterator[MongoTransaction | Later]:
         await self._server.open()
+        if not self._transactions:
+            later = Later(self._shelves)
+            yield later
+            with self._server.translated():
+                await later.write_all()
+            return
         with self._server.translated():
             async with self._server.transaction(time.monotonic() + TRANSACTION_SECONDS) as session:
                 handle = MongoTransaction(self._shelves, session)
@@ -127,7 +135,7 @@ class MongoStore:
         return await self._flow.peek(lanes, now)
 
     async def watch(self, woken: Callable[[], None]) -> None:
-        await watch(self._shelves, woken)
+        await (watch(self._shelves, woken) if self._transactions else no_watch(woken))
 
     async def reconcile(self, owner: str, lanes: Mapping[int, int], *, held: Collection[int]) -> int:
         return await self._flow.reconcile(owner, lanes, held)

@@ -1,7 +1,8 @@
-"""What a MongoDB URL says: where, and which database."""
+"""What a MongoDB URL says: where, which database, and what is Postroom's own in it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -18,6 +19,11 @@ PATIENCE: dict[str, int] = {
 """A server that vanished without a word is noticed within half a minute; the URL may say otherwise."""
 
 
+OURS = "postroom_"
+"""How the options begin that are not the driver's."""
+CHOICES = {"postroom_transactions": ("on", "off"), "postroom_dead": ("outbox", "collection")}
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
     """A URL, taken apart."""
@@ -27,6 +33,10 @@ class Address:
     shown: str
     database: str
     patience: dict[str, Any]
+    dead_apart: bool
+    """Do dead messages go to a collection of their own?"""
+    transactions: bool
+    """Are there any? Without them every write is one by itself, in an order that is safe wherever it ends."""
 
 
 def address(url: str, tables: TableNames) -> Address:
@@ -34,6 +44,8 @@ def address(url: str, tables: TableNames) -> Address:
 
     >>> address("mongodb://db/shop?replicaSet=rs0", TableNames()).database
     'shop'
+    >>> address("mongodb://db/shop?postroom_transactions=off&w=1", TableNames()).url
+    'mongodb://db/shop?w=1'
     """
     head, _, query = url.partition("?")
     _, slash, path = head.partition("://")[2].rpartition("@")[2].partition("/")
@@ -42,10 +54,28 @@ def address(url: str, tables: TableNames) -> Address:
         raise ConfigError(
             f"{redact(url)} names no database: write mongodb://host:27017/shop?replicaSet=rs0.", url=redact(url)
         )
-    given = {option.partition("=")[0].lower() for option in query.split("&")}
+    options = [option for option in query.split("&") if option]
+    given = {option.partition("=")[0].lower() for option in options}
+    # The driver would warn of options that it does not know.
+    rest = "&".join(option for option in options if not option.lower().startswith(OURS))
+    ours = _ours([option for option in options if option.lower().startswith(OURS)], redact(url))
     return Address(
-        url=url,
+        url=f"{head}?{rest}" if rest else head,
         shown=redact(url),
         database=database,
         patience={name: value for name, value in PATIENCE.items() if name.lower() not in given},
+        dead_apart=ours.get("postroom_dead") == "collection",
+        transactions=ours.get("postroom_transactions") != "off",
     )
+
+
+def _ours(options: Sequence[str], shown: str) -> dict[str, str]:
+    """The options that are not the driver's, by name."""
+    ours: dict[str, str] = {}
+    for option in options:
+        name, _, said = option.lower().partition("=")
+        if said not in CHOICES.get(name, ()):
+            known = ", ".join(f"{name}={' or '.join(choices)}" for name, choices in CHOICES.items())
+            raise ConfigError(f"{shown} has {option}, which Postroom does not know; there are {known}.", url=shown)
+        ours[name] = said
+    return ours

@@ -50,6 +50,10 @@ class Shelves:
         return self.server.database[self.tables.name("counter")]
 
     @property
+    def dead(self) -> Books:
+        return self.server.database[self.tables.name("dead")]
+
+    @property
     def schema(self) -> Books:
         return self.server.database[self.tables.name("schema")]
 

@@ -9,12 +9,12 @@ from operator import itemgetter
 
 from postroom.store import Claim, per_lane
 from postroom.stores._choose import Seen, fair
-from postroom.stores.mongo.books import Shelves, among
+from postroom.stores.mongo.alone import Alone, Overtaken
+from postroom.stores.mongo.books import OPEN, Shelves, among, mine
 from postroom.stores.mongo.closer import CloserLook
 from postroom.stores.mongo.rows import claimed_in
-from postroom.stores.mongo.server import Contended, Document, Session
+from postroom.stores.mongo.server import Document, Session
 from postroom.stores.mongo.signs import Signs, signs
-from postroom.stores.mongo.verdicts import Verdicts
 
 LANES_MAX = 1024
 _seq = itemgetter("seq")
@@ -24,19 +24,12 @@ class StrangersFirst(Exception):
     """Somebody wrote by hand: those documents get their places before anything is looked at."""
 
 
-class LeftoversFirst(Exception):
-    """What was settled still stands in a line, since whoever settled it died before it was tidied: that is done first."""
-
-    def __init__(self, seqs: Sequence[int]) -> None:
-        self.seqs = seqs
-
-
 class Claiming:
     """Each method runs inside the transaction it is given."""
 
-    def __init__(self, shelves: Shelves, verdicts: Verdicts) -> None:
+    def __init__(self, shelves: Shelves) -> None:
         self._shelves = shelves
-        self._closer = CloserLook(shelves, verdicts)
+        self._closer, self._alone = CloserLook(shelves), Alone(shelves)
 
     async def claim(
         self, session: Session, owner: str, lanes: Mapping[int, int], limit: int, now: datetime | None
@@ -44,6 +37,7 @@ class Claiming:
         seen = await signs(self._shelves, session, owner, list(lanes), now)
         if seen.strangers:
             raise StrangersFirst
+        await self._drop_stale(session, seen.stale)
         epochs = seen.free(lanes)
         if not epochs or limit < 1 or seen.at is None:
             return []
@@ -51,10 +45,23 @@ class Claiming:
         chosen = fair({lane: line for lane, line in lines.items() if line}, limit)
         if not chosen:
             return []
-        await self._lock(session, owner, list(chosen))
+        if session is None:
+            await self._alone.look_again(chosen)
         claims = [_claim(owner, epochs[lane], lane, seen, chosen[lane], freed) for lane in sorted(chosen)]
-        await self._shelves.claim.insert_many([_written(claim, seen.at) for claim in claims], session=session)
+        written = [_written(claim, seen.at) for claim in claims]
+        if session is None:
+            await self._alone.lock(claims, seen.claims)
+            await self._alone.insert(written, mine(owner, {claim.lane: claim.epoch for claim in claims}))
+        else:
+            await self._lock(session, claims)
+            await self._shelves.claim.insert_many(written, session=session)
         return claims
+
+    async def _drop_stale(self, session: Session, stale: Mapping[int, int]) -> None:
+        """R11, its other form: a claim of an earlier epoch than the lane's was never answered, and nothing of it was sent."""
+        if stale:
+            older = [{"lane": lane, "epoch": {"$lt": epoch}} for lane, epoch in stale.items()]
+            await self._shelves.claim.delete_many({"$or": older}, session=session)
 
     async def _lines(
         self, session: Session, lanes: Sequence[int], want: int, at: datetime, seen: Signs
@@ -88,7 +95,7 @@ class Claiming:
                     "from": self._shelves.outbox.name,
                     "localField": "_id",
                     "foreignField": "line",
-                    "pipeline": [{"$sort": {"seq": 1}}, {"$limit": want}],
+                    "pipeline": [{"$match": OPEN}, {"$sort": {"seq": 1}}, {"$limit": want}],
                     "as": "message",
                 }
             },
@@ -100,8 +107,6 @@ class Claiming:
         found = await self._shelves.lane.aggregate(pipeline, session=session, batchSize=want * len(lanes) + 1)
         for each in await found.to_list():
             lines[each["line"]].append(each)
-        if left := [each["seq"] for line in lines.values() for each in line if each.get("outcome") is not None]:
-            raise LeftoversFirst(left)
         return {lane: sorted(line, key=_seq) for lane, line in lines.items()}
 
     async def _whole(self, session: Session, seqs: Sequence[int]) -> dict[int, Document]:
@@ -110,12 +115,12 @@ class Claiming:
         found = self._shelves.outbox.find({"seq": among(seqs)}, session=session, batch_size=len(seqs) + 1)
         return {each["seq"]: each for each in await found.to_list()}
 
-    async def _lock(self, session: Session, owner: str, lanes: Sequence[int]) -> None:
+    async def _lock(self, session: Session, claims: Sequence[Claim]) -> None:
         """R11: written, so that whoever takes a lane meanwhile and this claim cannot both commit."""
-        mine = {"_id": among(lanes), "owner": owner}
-        locked = await self._shelves.lane.update_many(mine, {"$inc": {"claims": 1}}, session=session)
-        if locked.matched_count != len(lanes):
-            raise Contended("A lane was lost while messages of it were claimed; nothing of it was.")
+        held = {"_id": among([claim.lane for claim in claims]), "owner": claims[0].owner}
+        locked = await self._shelves.lane.update_many(held, {"$inc": {"claims": 1}}, session=session)
+        if locked.matched_count != len(claims):
+            raise Overtaken
 
 
 def _odd(found: Document, at: datetime, held: set[str]) -> bool:

@@ -8,10 +8,10 @@ from math import inf
 
 from postroom.stores._choose import Choice, Seen, alone, look, look_behind
 from postroom.stores.mongo.books import OPEN, Shelves, among
+from postroom.stores.mongo.holds import Holds
 from postroom.stores.mongo.rows import LOOK, seen_in
 from postroom.stores.mongo.server import Document, Session
 from postroom.stores.mongo.signs import Signs
-from postroom.stores.mongo.verdicts import Verdicts
 
 WALK_MAX = 16_384
 """How far one claim walks along a line that is full of messages that have to wait."""
@@ -20,8 +20,8 @@ WALK_MAX = 16_384
 class CloserLook:
     """Each method runs inside the transaction it is given."""
 
-    def __init__(self, shelves: Shelves, verdicts: Verdicts) -> None:
-        self._shelves, self._verdicts = shelves, verdicts
+    def __init__(self, shelves: Shelves) -> None:
+        self._shelves, self._holds = shelves, Holds(shelves)
 
     async def line(
         self, session: Session, lane: int, want: int, at: datetime, signs: Signs
@@ -90,7 +90,7 @@ class CloserLook:
             look_behind(waiting, choice)
         moved = len(choice.later)
         await self._shelve(session, lane, choice)
-        await self._verdicts.look_after(session, keys)
+        await self._holds.look_after(session, keys)
         return moved, keys
 
     async def _shelve(self, session: Session, lane: int, choice: Choice) -> None:
@@ -100,6 +100,5 @@ class CloserLook:
             aside = {"$set": {"later": lane}, "$unset": {"line": "", "behind": ""}}
             await outbox.update_many({"seq": among(choice.later)}, aside, session=session)
         if choice.behind:
-            behind: list[Document] = [{"$set": {"behind": "$key"}}, {"$unset": ["line", "later"]}]
-            await outbox.update_many({"seq": among(choice.behind)}, behind, session=session)
+            await self._holds.stand_behind(session, choice.behind)
         choice.behind, choice.later = [], []

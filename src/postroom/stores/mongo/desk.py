@@ -8,11 +8,15 @@ from datetime import datetime, timedelta
 
 from postroom.store import Counts, Query, Record, Status
 from postroom.stores.mongo.books import OPEN, Shelves, among, bare, zoned
+from postroom.stores.mongo.dead import Dead
+from postroom.stores.mongo.holds import Holds
+from postroom.stores.mongo.notes import DONE, SENT
 from postroom.stores.mongo.rows import message_in
 from postroom.stores.mongo.server import Document, Session
 from postroom.stores.mongo.strangers import Strangers
-from postroom.stores.mongo.verdicts import DONE, SENT, Verdicts
 
+NOT_GONE: Document = {"outcome": among([None, "dead"])}
+"""What a person may change: a relay may have settled it since it was looked at, where there are no transactions."""
 FLYING: Document = {"seqs": 1, "owner": 1, "claimed_at": 1}
 
 
@@ -21,7 +25,7 @@ class Desk:
 
     def __init__(self, shelves: Shelves) -> None:
         self._shelves, self._server = shelves, shelves.server
-        self._verdicts, self._strangers = Verdicts(shelves), Strangers(shelves)
+        self._holds, self._strangers, self._dead = Holds(shelves), Strangers(shelves), Dead(shelves)
 
     async def counts(self, now: datetime | None) -> Counts:
         return await self._server.run(lambda tx: self._counts(tx, now))
@@ -82,7 +86,7 @@ class Desk:
         found = self._shelves.outbox.find(
             _filter(query, list(flying)), session=session, sort=[("seq", -1)], limit=query.limit or 0
         )
-        rows = (await found.to_list())[::-1]
+        rows = await self._dead.whole(session, (await found.to_list())[::-1])
         keys = {each["key"] for each in rows if each.get("key") is not None}
         holds = self._shelves.hold.find({"_id": among(keys), "until": None}, {"_id": 1}, session=session)
         parked = {each["_id"] async for each in holds}
@@ -107,6 +111,7 @@ class Desk:
     async def _requeue(self, session: Session, query: Query) -> int:
         """Back to pending, with the same id and place. Behind a hold it waits its turn; its key is looked after next."""
         rows = await self._matching(session, query, "dead", "failed")
+        await self._dead.back(session, rows)
         keys = {each["key"] for each in rows if each.get("key") is not None}
         holds = self._shelves.hold.find({"_id": among(keys)}, {"_id": 1}, session=session)
         held = {each["_id"] async for each in holds}
@@ -119,8 +124,8 @@ class Desk:
                     {"$unset": list(fresh)},
                     {"$set": {"attempts": 0, field: place}},
                 ]
-                await self._shelves.outbox.update_many({"seq": among(seqs)}, again, session=session)
-        await self._verdicts.look_after(session, keys)
+                await self._shelves.outbox.update_many({"seq": among(seqs), **NOT_GONE}, again, session=session)
+        await self._let_go(session, keys)
         return len(rows)
 
     async def discard(self, query: Query, now: datetime | None) -> int:
@@ -131,20 +136,28 @@ class Desk:
 
     async def _discard(self, session: Session, query: Query, now: datetime | None) -> int:
         rows = await self._matching(session, query, "dead", "failed", "pending")
+        await self._dead.back(session, rows)
         at = await self._shelves.clock(session, now)
         if rows:
             closed = {"$set": {"outcome": "discarded", "settled_at": at}, "$unset": DONE}
             seqs = among([each["seq"] for each in rows])
-            await self._shelves.outbox.update_many({"seq": seqs}, closed, session=session)
-        await self._verdicts.look_after(session, {each["key"] for each in rows if each.get("key") is not None})
+            await self._shelves.outbox.update_many({"seq": seqs, **NOT_GONE}, closed, session=session)
+        await self._let_go(session, {each["key"] for each in rows if each.get("key") is not None})
         return len(rows)
+
+    async def _let_go(self, session: Session, keys: Collection[str]) -> None:
+        """Let go of the keys that need not wait any longer; also of those that a command left which died just here."""
+        if session is None:
+            await self._holds.look_after_all({})
+        else:
+            await self._holds.look_after(session, keys)
 
     async def _matching(self, session: Session, query: Query, *statuses: Status) -> list[Document]:
         """Those that a person means and may change: nothing in flight, nothing of another status."""
         flying = list(await self._flying(session))
         allowed = {"$or": [_status(status, flying) for status in statuses]}
         wanted = {"$and": [_filter(query, flying), allowed]}
-        return await self._shelves.outbox.find(wanted, {"_id": 0, "seq": 1, "key": 1}, session=session).to_list()
+        return await self._shelves.outbox.find(wanted, {"seq": 1, "key": 1}, session=session).to_list()
 
 
 def _filter(query: Query, flying: Collection[int]) -> Document:

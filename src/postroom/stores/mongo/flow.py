@@ -3,98 +3,64 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 
-from pymongo.errors import PyMongoError
-
-from postroom.store import Claim, Settled, Settlement, Verdict
+from postroom.store import Claim, Settled, Settlement
+from postroom.stores.mongo.alone import Overtaken
 from postroom.stores.mongo.books import Shelves, among, bare
-from postroom.stores.mongo.claiming import Claiming, LeftoversFirst, StrangersFirst
-from postroom.stores.mongo.server import Session
+from postroom.stores.mongo.claiming import Claiming, StrangersFirst
+from postroom.stores.mongo.notes import Place, notes
+from postroom.stores.mongo.posting import UNMARKED, Posting
+from postroom.stores.mongo.server import Document, Session
 from postroom.stores.mongo.signs import anything
 from postroom.stores.mongo.strangers import Strangers
-from postroom.stores.mongo.verdicts import Place, Verdicts
-
-
-class NotAllThere(Exception):
-    """Some of the claims to settle are gone: which, the next try finds out before it writes."""
 
 
 class Flow:
-    """Each method is a transaction."""
+    """Each method may be repeated."""
 
     def __init__(self, shelves: Shelves) -> None:
         self._shelves, self._server = shelves, shelves.server
-        self._verdicts = Verdicts(shelves)
-        self._claiming = Claiming(shelves, self._verdicts)
+        self._posting, self._claiming = Posting(shelves), Claiming(shelves)
         self._strangers = Strangers(shelves)
 
     async def claim(self, owner: str, lanes: Mapping[int, int], limit: int, now: datetime | None) -> Sequence[Claim]:
         while True:
             try:
                 return await self._server.run(lambda tx: self._claiming.claim(tx, owner, lanes, limit, now))
+            except Overtaken:
+                continue
             except StrangersFirst:
                 with self._server.translated():
                     await self._strangers.welcome()
-            except LeftoversFirst as met:
-                with self._server.translated():
-                    await self._verdicts.tidy(met.seqs)
 
     async def settle(self, settlements: Sequence[Settlement], now: datetime | None) -> Mapping[int, Settled]:
-        if not settlements:
-            return {}
-        try:
-            answers = await self._server.run(lambda tx: self._settle(tx, settlements, now, careful=False))
-        except NotAllThere:
-            answers = await self._server.run(lambda tx: self._settle(tx, settlements, now, careful=True))
-        done = (each.claim for each in settlements if each.is_published and answers[each.claim.id] == "settled")
-        if seqs := [claimed.seq for claim in done for claimed in claim.messages]:
-            # Settled it is, whatever becomes of this.
-            with suppress(PyMongoError):
-                await self._verdicts.tidy(seqs)
-        return answers
-
-    async def _settle(
-        self, session: Session, settlements: Sequence[Settlement], now: datetime | None, *, careful: bool
-    ) -> Mapping[int, Settled]:
-        fenced = await self._fence(session, [each.claim.id for each in settlements], careful=careful)
-        there = [each for each in settlements if each.claim.id in fenced]
-        whole = [claimed.seq for each in there if each.is_published for claimed in each.claim.messages]
+        """What was published as a whole, which is nearly everything, needs no transaction; the rest has one."""
+        whole = [each for each in settlements if each.is_published and not each.claim.held]
+        rest = [each for each in settlements if not each.is_published or each.claim.held]
+        there: list[int] = []
         if whole:
-            await self._verdicts.publish(session, whole, None if now is None else bare(now))
-        rest = [each for each in there if not each.is_published]
+            seqs = {each.claim.id: [claimed.seq for claimed in each.claim.messages] for each in whole}
+            there += await self._server.ask(lambda: self._posting.publish(seqs, None if now is None else bare(now)))
         if rest:
-            await self._record(session, rest, await self._shelves.clock(session, now))
-        await self._verdicts.look_after(session, _touched(there))
-        gone = [each.claim for each in settlements if each.claim.id not in fenced]
-        answers: dict[int, Settled] = dict.fromkeys(fenced, "settled")
-        return answers | await self._why(session, gone)
+            there += await self._server.run(lambda tx: self._settle(tx, rest, now))
+        answers: dict[int, Settled] = dict.fromkeys(there, "settled")
+        return answers | await self._why([each.claim for each in settlements if each.claim.id not in answers])
 
-    async def _fence(self, session: Session, ids: Sequence[int], *, careful: bool) -> list[int]:
-        """R20: whoever takes the lane over deletes the claim. Without it, nothing of this settle is written."""
-        books = self._shelves.claim
-        there = [each["_id"] async for each in books.find({"_id": among(ids)}, {}, session=session)] if careful else ids
-        if there:
-            deleted = await books.delete_many({"_id": among(there)}, session=session)
-            if deleted.deleted_count != len(there):
-                raise NotAllThere
-        return list(there)
+    async def _settle(self, session: Session, settlements: Sequence[Settlement], now: datetime | None) -> Sequence[int]:
+        """R20: whoever takes the lane over marks the claim first, or has dropped it. Then nothing of it is written."""
+        at = await self._shelves.clock(session, now)
+        there = await self._posting.mark(session, {each.claim.id: _mark(each, at) for each in settlements})
+        await self._posting.carry_out(session, there)
+        return [each["_id"] for each in there]
 
-    async def _record(self, session: Session, settlements: Sequence[Settlement], at: datetime) -> None:
-        verdicts: dict[int, Verdict] = {}
-        places: dict[int, Place] = {}
-        for each in settlements:
-            verdicts |= each.own_verdicts
-            places |= {claimed.seq: Place(claimed.message.key, each.claim.lane) for claimed in each.claim.messages}
-        await self._verdicts.record(session, verdicts, places, at)
-
-    async def _why(self, session: Session, claims: Sequence[Claim]) -> dict[int, Settled]:
+    async def _why(self, claims: Sequence[Claim]) -> dict[int, Settled]:
         """R21: no claim, and nobody took the lane since: this settle was carried out before. Else it is lost."""
         if not claims:
             return {}
-        found = self._shelves.lane.find({"_id": among([claim.lane for claim in claims])}, {"epoch": 1}, session=session)
-        epochs = {each["_id"]: each["epoch"] async for each in found}
+        lanes = {"_id": among([claim.lane for claim in claims])}
+        found = await self._server.ask(lambda: self._shelves.lane.find(lanes, {"epoch": 1}).to_list())
+        epochs = {each["_id"]: each["epoch"] for each in found}
         return {claim.id: "already" if epochs.get(claim.lane) == claim.epoch else "lost" for claim in claims}
 
     async def peek(self, lanes: Collection[int], now: datetime | None) -> bool:
@@ -105,15 +71,18 @@ class Flow:
         if not orphans:
             return 0
         query = {"owner": owner, "$or": orphans, "_id": {"$nin": list(held)}}
-        dropped = await self._server.ask(lambda: self._shelves.claim.delete_many(query))
-        return dropped.deleted_count
+        dropped = await self._server.ask(lambda: self._shelves.claim.delete_many({**query, **UNMARKED}))
+        # What was decided is not undone, and its answer was lost as well.
+        decided = await self._server.ask(lambda: self._shelves.claim.find(query).to_list())
+        await self._server.run(lambda tx: self._posting.carry_out(tx, decided))
+        return dropped.deleted_count + len(decided)
 
 
-def _touched(settlements: Sequence[Settlement]) -> set[str]:
-    """The keys that have to be looked after."""
-    keys: set[str] = set()
-    for each in settlements:
-        keys |= each.claim.held
-        if not each.is_published:
-            keys |= each.stopped_keys
-    return keys
+def _mark(settlement: Settlement, at: datetime) -> Document:
+    """What became of each message, and the keys that have to be looked after."""
+    claim = settlement.claim
+    places = {claimed.seq: Place(claimed.message.key, claim.lane) for claimed in claim.messages}
+    return {
+        "notes": notes(settlement.own_verdicts, places, at),
+        "keys": sorted(claim.held | settlement.stopped_keys),
+    }

@@ -8,8 +8,10 @@ from datetime import datetime, timedelta
 from postroom.store import Lane, Lost, RelayInfo
 from postroom.stores._choose import after_a_crash
 from postroom.stores.mongo.books import OPEN, Shelves, among, bare, mine, zoned
+from postroom.stores.mongo.holds import Holds
+from postroom.stores.mongo.notes import notes, places_of
+from postroom.stores.mongo.posting import Posting
 from postroom.stores.mongo.server import Contended, Document, Session
-from postroom.stores.mongo.verdicts import Verdicts, places_of
 
 MEETING_SECONDS = 0.5
 """How long a take of many lanes is tried again; then they are taken one by one, and those that are held are left."""
@@ -20,7 +22,7 @@ class Lanes:
 
     def __init__(self, shelves: Shelves) -> None:
         self._shelves, self._server = shelves, shelves.server
-        self._verdicts = Verdicts(shelves)
+        self._posting, self._holds = Posting(shelves), Holds(shelves)
 
     async def join(self, relay: RelayInfo, now: datetime | None) -> None:
         facts = {"name": relay.name, "host": relay.host, "pid": relay.pid, "version": relay.version}
@@ -85,25 +87,39 @@ class Lanes:
             return []
         ids, until = [each["_id"] for each in found], at + lease
         mine_now = {"$set": {"owner": owner, "lease_until": until}, "$inc": {"epoch": 1}}
-        taken = await self._shelves.lane.update_many({"_id": among(ids), **free}, mine_now, session=session)
-        if taken.matched_count != len(ids):
-            raise Contended("Another relay took one of these lanes at the same moment; none was taken.")
-        await self._let_go(session, ids, lost, at)
-        return [Lane(each["_id"], each["epoch"] + 1, owner, zoned(until)) for each in found]
+        await self._shelves.lane.update_many({"_id": among(ids), **free}, mine_now, session=session)
+        # Without a transaction another may have been quicker; an epoch is given once.
+        held = mine(owner, {each["_id"]: each["epoch"] + 1 for each in found})
+        taken = await self._shelves.lane.find(held, session=session, sort=[("_id", 1)]).to_list()
+        await self._let_go(session, [each["_id"] for each in taken], lost, at)
+        return [_lane(each) for each in taken]
 
     async def _let_go(self, session: Session, lanes: Sequence[int], lost: Lost, at: datetime) -> None:
-        """R6: count an attempt for what an earlier owner had in flight here, and drop its claims, also mine. Deleting
-        them is what stops that owner's settle."""
-        claims = await self._shelves.claim.find({"lane": among(lanes)}, {"seqs": 1}, session=session).to_list()
-        if not claims:
-            return
-        await self._shelves.claim.delete_many({"_id": among([each["_id"] for each in claims])}, session=session)
+        """R6: count an attempt for what an earlier owner had in flight here, and drop its claims, also mine. Marking
+        them is what stops that owner's settle; what it had marked before is carried out as it said."""
+        claims = await self._shelves.claim.find(
+            {"lane": among(lanes)}, {"seqs": 1, "mark": 1}, session=session
+        ).to_list()
+        flying = [each for each in claims if each.get("mark") is None]
+        await self._posting.mark(session, await self._lost(session, flying, lost, at), lost=True)
+        marked = self._shelves.claim.find({"_id": among([each["_id"] for each in claims])}, session=session)
+        await self._posting.carry_out(session, await marked.to_list() if claims else [])
+        if session is None:
+            await self._holds.look_after_all({"lane": among(lanes)})
+
+    async def _lost(
+        self, session: Session, claims: Sequence[Document], lost: Lost, at: datetime
+    ) -> dict[int, Document]:
+        """The mark of each of these claims, that were lost with their relay."""
         seqs = [seq for each in claims for seq in each["seqs"]]
         facts = {"_id": 0, "seq": 1, "key": 1, "attempts": 1, "lane": 1}
         rows = await self._shelves.outbox.find({"seq": among(seqs), **OPEN}, facts, session=session).to_list()
-        verdicts, keys = after_a_crash([(each["seq"], each.get("key"), each["attempts"]) for each in rows], lost)
-        await self._verdicts.record(session, verdicts, places_of(rows), at, solo=True)
-        await self._verdicts.look_after(session, keys)
+        marks: dict[int, Document] = {}
+        for claim in claims:
+            mine = [each for each in rows if each["seq"] in set(claim["seqs"])]
+            verdicts, keys = after_a_crash([(each["seq"], each.get("key"), each["attempts"]) for each in mine], lost)
+            marks[claim["_id"]] = {"notes": notes(verdicts, places_of(mine), at, solo=True), "keys": sorted(keys)}
+        return marks
 
     async def renew(
         self, owner: str, lanes: Mapping[int, int], lease: timedelta, now: datetime | None

@@ -96,7 +96,8 @@ class Schema:
             raise other_lanes(lanes, self._lanes)
         if before:
             return
-        for books in (shelves.outbox, shelves.lane, shelves.claim, shelves.hold, shelves.relay):
+        apart = [shelves.dead] if shelves.server.address.dead_apart else []
+        for books in (shelves.outbox, shelves.lane, shelves.claim, shelves.hold, shelves.relay, *apart):
             await self._create(books, RULES if books.name == shelves.outbox.name else None)
         await shelves.outbox.create_indexes(OUTBOX)
         await shelves.claim.create_indexes([IndexModel([("lane", ASCENDING)], unique=True)])

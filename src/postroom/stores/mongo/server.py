@@ -26,7 +26,8 @@ from postroom.stores.mongo.address import Address
 
 Result = TypeVar("Result")
 Document: TypeAlias = dict[str, Any]
-Session: TypeAlias = AsyncClientSession
+Session: TypeAlias = AsyncClientSession | None
+"""What a write is part of; None: nothing but itself."""
 Database: TypeAlias = AsyncDatabase[Document]
 
 MAJORITY = WriteConcern("majority", wtimeout=10_000, j=True)
@@ -115,8 +116,12 @@ class Server:
             return await work(session)
 
     @asynccontextmanager
-    async def transaction(self, deadline: float) -> AsyncIterator[AsyncClientSession]:
-        """A session in a transaction; its commit is repeated until the deadline while nobody knows what became of it."""
+    async def transaction(self, deadline: float) -> AsyncIterator[Session]:
+        """A session in a transaction; its commit is repeated until the deadline while nobody knows what became of it. Where
+        there are no transactions, none: each write is by itself, and stays whatever comes after it."""
+        if not self.address.transactions:
+            yield None
+            return
         session = self.client.start_session()
         try:
             await session.start_transaction(ReadConcern("snapshot"), MAJORITY, ReadPreference.PRIMARY)
@@ -145,10 +150,11 @@ class Server:
         if hello.get("maxWireVersion", 0) < WIRE_VERSION_MIN:
             raise StoreError(f"MongoDB at {self.address.shown} is too old: Postroom needs 5.0 or later.")
         is_set = "setName" in hello or hello.get("msg") == "isdbgrid"
-        if not is_set:
+        if not is_set and self.address.transactions:
             raise StoreError(
                 f"MongoDB at {self.address.shown} is a standalone server, which has no transactions: start it with "
-                "--replSet rs0 and run rs.initiate() once; one node is enough."
+                "--replSet rs0 and run rs.initiate() once; one node is enough. Or add postroom_transactions=off to this URL: "
+                "then no message commits with your data, several are not written as one, and relays poll."
             )
         self._known = True
 

@@ -20,6 +20,9 @@ class Signs:
     claims: dict[int, int] = field(default_factory=dict)
     """How many claims there ever were of each lane: with the lane, the id of the next."""
     busy: set[int] = field(default_factory=set)
+    stale: dict[int, int] = field(default_factory=dict)
+    """Lanes, with their epoch, in which there is a claim of an earlier one: written too late to count, where there are no
+    transactions."""
     any_held: bool = False
     any_freed: bool = False
     """The wait of a key is over."""
@@ -43,7 +46,7 @@ async def signs(shelves: Shelves, session: Session, owner: str, lanes: Collectio
         {"$match": {"_id": among(lanes), "owner": owner}},
         # One document from here on, so that each look-up is made once.
         {"$group": {"_id": None, "lanes": {"$push": mine}}},
-        _look("busy", shelves.claim, {"lane": among(lanes)}, project={"lane": 1}),
+        _look("busy", shelves.claim, {"lane": among(lanes)}, project={"lane": 1, "epoch": 1}),
         _look("held", shelves.hold, {"lane": among(lanes)}, limit=1),
         *_waits(shelves, lanes),
     ]
@@ -54,7 +57,9 @@ async def signs(shelves: Shelves, session: Session, owner: str, lanes: Collectio
     seen = _read(around, now)
     seen.epochs = {each["lane"]: each["epoch"] for each in around["lanes"]}
     seen.claims = {each["lane"]: each["claims"] for each in around["lanes"]}
-    seen.busy = {each["lane"] for each in around["busy"]}
+    in_flight = {each["lane"]: each["epoch"] for each in around["busy"]}
+    seen.busy = {lane for lane, epoch in in_flight.items() if epoch == seen.epochs.get(lane, epoch)}
+    seen.stale = {lane: seen.epochs[lane] for lane in in_flight.keys() - seen.busy}
     seen.any_held = bool(around["held"])
     return seen
 

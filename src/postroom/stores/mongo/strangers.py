@@ -37,8 +37,12 @@ class Strangers:
             await self._shelves.server.run(self._some)
 
     async def _some(self, session: Session) -> None:
-        found = self._shelves.outbox.find(UNNUMBERED, limit=AT_ONCE, hint=[("seq", 1)], session=session)
+        # Without a transaction one by one: two who number many at once would mix their places.
+        most = 1 if session is None else AT_ONCE
+        found = self._shelves.outbox.find(UNNUMBERED, limit=most, hint=[("seq", 1)], session=session)
         documents = await found.to_list()
+        if not documents:
+            return
         counter = await reserve(self._shelves, len(documents))
         await self._shelves.outbox.bulk_write(_welcomes(documents, counter), session=session)
 

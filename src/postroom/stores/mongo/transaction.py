@@ -1,14 +1,15 @@
-"""A transaction of the store's own, as a handle that `Outbox.put` takes."""
+"""A transaction of the store's own, as a handle that `Outbox.put` takes; and what stands in for it where there is none."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 from postroom.errors import NotInTransaction
 from postroom.message import Message
 from postroom.stores._documents import documents
+from postroom.stores.handles.mongo import translated
 from postroom.stores.mongo.books import Shelves
 from postroom.stores.mongo.server import Session
 from postroom.stores.mongo.strangers import reserve
@@ -27,10 +28,7 @@ class MongoTransaction:
         return self
 
     def check(self) -> None:
-        if not self.open:
-            raise NotInTransaction(
-                "The store's transaction is over: open a new one with `async with store.transaction()`."
-            )
+        _check(self.open)
 
     async def write(self, messages: Sequence[Message], tables: TableNames) -> None:
         self.check()
@@ -38,3 +36,35 @@ class MongoTransaction:
             shelves = Shelves(self.shelves.server, tables)
             counter = await reserve(shelves, len(messages))
             await shelves.outbox.insert_many(documents(messages, counter), session=self.session)
+
+
+@dataclass(slots=True)
+class Later:
+    """Where there are no transactions: what is put through it is written at the end of the block, or not at all when that
+    ends with an error. Only who dies while it is written leaves the first of it."""
+
+    shelves: Shelves
+    open: bool = True
+    waiting: list[tuple[Sequence[Message], TableNames]] = field(default_factory=list)
+
+    def postroom_handle(self) -> Self:
+        return self
+
+    def check(self) -> None:
+        _check(self.open)
+
+    async def write(self, messages: Sequence[Message], tables: TableNames) -> None:
+        self.check()
+        self.waiting.append((messages, tables))
+
+    async def write_all(self) -> None:
+        """Write what was put, in that order."""
+        self.open = False
+        for messages, tables in self.waiting:
+            with translated(messages):
+                await MongoTransaction(self.shelves, None).write(messages, tables)
+
+
+def _check(is_open: bool) -> None:
+    if not is_open:
+        raise NotInTransaction("The store's transaction is over: open a new one with `async with store.transaction()`.")

@@ -61,6 +61,12 @@ async def watch(shelves: Shelves, woken: Callable[[], None]) -> None:
     reading.result()
 
 
+async def no_watch(woken: Callable[[], None]) -> None:
+    """Say once that the watch stands, and then nothing; until cancelled. A standalone server has no change streams."""
+    woken()
+    await asyncio.Event().wait()
+
+
 async def _read(shelves: Shelves, woken: Callable[[], None], stopping: asyncio.Event) -> None:
     where = shelves.server.address.shown
     try:

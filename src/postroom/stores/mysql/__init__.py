@@ -53,6 +53,7 @@ class MySQLStore:
             durable=True,
             shared=True,
             concurrent_writers=True,
+            all_or_none=True,
             time_precision=timedelta(microseconds=1),
             notices_commits=False,
             notices_relays=False,

@@ -52,6 +52,7 @@ class PostgresStore:
             durable=True,
             shared=True,
             concurrent_writers=True,
+            all_or_none=True,
             time_precision=timedelta(microseconds=1),
             notices_commits=False,
             notices_relays=True,

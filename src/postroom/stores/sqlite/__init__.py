@@ -63,6 +63,7 @@ class SQLiteStore:
             durable=True,
             shared=True,
             concurrent_writers=False,
+            all_or_none=True,
             time_precision=timedelta(microseconds=1),
             notices_commits=True,
             notices_relays=True,

@@ -45,6 +45,7 @@ class WritingContract(StoreCase):
         relay = await a_relay(store)
         assert await relay.seqs() == []
 
+    @needs("all_or_none")
     async def test_many_are_all_or_none(self, store: Store) -> None:
         twice = a_message()
         with pytest.raises(DuplicateMessage):
