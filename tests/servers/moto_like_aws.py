@@ -4,7 +4,8 @@
   again, or delete it; AWS refuses with MessageNotInflight, and on a FIFO queue says that the handle has expired.
 - An entry of a batch is judged by itself: too large, with a character that is none of XML's, or with a group id that may not
   be. Moto refuses the whole request for the first, and takes the others.
-- A long poll that finds only messages of groups in flight waits. Moto asks again and again, as fast as it can.
+- A group of a FIFO queue waits for its first message. When the time of several has run out together, moto gives out the last of
+  them first; two polls at a time may get the same message; and a poll that finds only groups in flight never rests.
 - How many messages a queue has is not told. Moto counts them anew, several times for each message that is sent, and gets
   slow with a few hundred.
 """
@@ -15,12 +16,14 @@ import json
 import re
 import sys
 import time
+from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any
 
 from moto.core.utils import camelcase_to_underscores
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from moto.sqs.exceptions import InvalidParameterValue, SQSException
-from moto.sqs.models import Message, Queue, SQSBackend
+from moto.sqs.models import Message, Queue, SQSBackend, _filter_message_attributes
 from werkzeug.serving import run_simple
 
 REFUSED = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -113,8 +116,41 @@ def refusal(number: str, error: SQSException) -> dict[str, Any]:
     return {"Id": number, "SenderFault": True, "Code": error.code, "Message": error.message}
 
 
-def wait_for_messages(queue: Queue, timeout: float) -> None:
-    time.sleep(LOOK_SECONDS)
+def receive_message(
+    backend: SQSBackend,
+    queue_name: str,
+    count: int,
+    wait_seconds_timeout: int,
+    visibility_timeout: int,
+    message_attribute_names: list[str] | None = None,
+) -> list[Message]:
+    until = time.monotonic() + wait_seconds_timeout
+    while True:
+        queue = backend.get_queue(queue_name)
+        with queue._messages_lock:
+            taken = [deepcopy(each) for each in take(queue, count, visibility_timeout)]
+        if taken or time.monotonic() >= until:
+            for each in taken:
+                _filter_message_attributes(each, message_attribute_names or [])
+            return taken
+        time.sleep(LOOK_SECONDS)
+
+
+def take(queue: Any, count: int, seconds: int) -> Iterator[Message]:
+    """Up to so many that are in nobody's hand, nor is any other of their group."""
+    busy = {each.group_id for each in queue._messages if queue.fifo_queue and not each.visible}
+    for message in [each for each in queue._messages if each.visible and not each.delayed]:
+        if message.group_id in busy and queue.fifo_queue:
+            continue
+        if queue.redrive_policy and message.approximate_receive_count >= queue.redrive_policy["maxReceiveCount"]:
+            queue._messages.remove(message)
+            queue.dead_letter_queue.add_message(message)
+            continue
+        message.mark_received(visibility_timeout=seconds)
+        yield message
+        count -= 1
+        if not count:
+            return
 
 
 def attributes(queue: Any) -> dict[str, Any]:
@@ -128,12 +164,12 @@ def attributes(queue: Any) -> dict[str, Any]:
 its_send, its_change = SQSBackend.send_message_batch, SQSBackend.change_message_visibility
 for name in (
     "send_message_batch",
+    "receive_message",
     "change_message_visibility",
     "change_message_visibility_batch",
     "delete_message_batch",
 ):
     setattr(SQSBackend, name, globals()[name])
-Queue.wait_for_messages = wait_for_messages  # type: ignore[method-assign,assignment]
 Queue.attributes = property(attributes)  # type: ignore[assignment]
 
 if __name__ == "__main__":

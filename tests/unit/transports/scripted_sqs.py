@@ -32,6 +32,8 @@ class ScriptedSqs:
         self.delay = 0.0
         """Seconds until it answers."""
         self.requests: list[Entries] = []
+        self.received: Callable[[], Answer] = lambda: (200, {})
+        """What ReceiveMessage answers."""
         self.listed: Answer = (200, {})
         """What ListQueues answers."""
 
@@ -49,6 +51,8 @@ class ScriptedSqs:
                 self.requests.append(asked["Entries"])
                 await asyncio.sleep(self.delay)
                 status, answer = self.answer(asked["Entries"])
+            case "ReceiveMessage":
+                status, answer = self.received()
             case "ListQueues":
                 status, answer = self.listed
             case other:
