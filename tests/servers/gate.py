@@ -8,6 +8,7 @@ from __future__ import annotations
 import selectors
 import socket
 import threading
+import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,8 @@ class Gate:
 
     def __init__(self, port: int) -> None:
         self._upstream = port
+        self.delay = 0.0
+        """Seconds that each new connection waits, so that a test can strike in the middle of something."""
         self._port = 0
         self._listener: socket.socket | None = None
         self._through: set[socket.socket] = set()
@@ -72,6 +75,7 @@ class Gate:
                 threading.Thread(target=self._carry, args=(near,), daemon=True).start()
 
     def _carry(self, near: socket.socket) -> None:
+        time.sleep(self.delay)
         with near, suppress(OSError), socket.create_connection((LOOPBACK, self._upstream)) as far:
             with self._lock:
                 self._through |= {near, far}

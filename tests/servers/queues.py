@@ -11,7 +11,7 @@ from botocore.session import get_session
 from postroom.transports.sqs import address
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 HOLD = 3
 """Seconds a received message is hidden, unless that is prolonged: no test should wait longer for a dead receiver."""
@@ -35,10 +35,10 @@ def queue_url(url: str, queue: str) -> str:
 
 
 @contextmanager
-def fresh_queue(url: str, *, fifo: bool = True, **attributes: object) -> Iterator[str]:
+def fresh_queue(url: str, attributes: Mapping[str, object] | None = None, *, fifo: bool = True) -> Iterator[str]:
     """The name of a new queue, deleted afterwards."""
     name = f"test-{secrets.token_hex(6)}{'.fifo' if fifo else ''}"
-    settings = {"VisibilityTimeout": HOLD, **({"FifoQueue": "true"} if fifo else {}), **attributes}
+    settings = {"VisibilityTimeout": HOLD, **({"FifoQueue": "true"} if fifo else {}), **(attributes or {})}
     client = client_of(url)
     made = client.create_queue(QueueName=name, Attributes={key: str(value) for key, value in settings.items()})
     try:

@@ -146,7 +146,7 @@ async def test_what_is_larger_than_the_queue_takes_is_rejected_before_it_is_sent
 
 
 async def test_the_queues_own_limit_counts_to_the_byte(sqs_url: str) -> None:
-    with fresh_queue(sqs_url, MaximumMessageSize=2_048) as queue:
+    with fresh_queue(sqs_url, {"MaximumMessageSize": 2_048}) as queue:
         outcomes = await sent_through(
             with_queue(sqs_url, queue),
             *[Message("a", data="x" * size, key=str(size)) for size in range(1_600, 1_800, 4)],

@@ -226,7 +226,7 @@ async def test_a_receiver_that_leaves_while_it_waits_leaves_soon_and_takes_nothi
 async def test_what_was_in_hand_when_sqs_went_away_is_lost_and_comes_soon_when_it_is_back(
     sqs_url: str, sqs_gate: Gate
 ) -> None:
-    with fresh_queue(sqs_url, VisibilityTimeout=20) as queue:
+    with fresh_queue(sqs_url, {"VisibilityTimeout": 20}) as queue:
         async with receivers(with_queue(sqs.url_at(sqs_gate.port), queue)) as open_one:
             consumer = await open_one()
             await publish(sqs_url, queue, *numbered(2))
@@ -256,7 +256,10 @@ async def test_to_be_asked_too_much_takes_nothing_from_our_hands(monkeypatch: py
 async def test_a_queue_that_cannot_be_received_from_is_told_at_the_start(sqs_url: str, sqs_gate: Gate) -> None:
     with pytest.raises(ConfigError, match="has no such queue"):
         await SqsConsumer(with_queue(sqs_url, "ordrs.fifo")).open()
-    with fresh_queue(sqs_url, VisibilityTimeout=0) as queue, pytest.raises(ConfigError, match="VisibilityTimeout of 0"):
+    with (
+        fresh_queue(sqs_url, {"VisibilityTimeout": 0}) as queue,
+        pytest.raises(ConfigError, match="VisibilityTimeout of 0"),
+    ):
         await SqsConsumer(with_queue(sqs_url, queue)).open()
     sqs_gate.cut()
     with pytest.raises(TransportUnavailable, match="No SQS answers"):
