@@ -27,9 +27,17 @@ CREDENTIALS = {"AWS_ACCESS_KEY_ID": "postroom", "AWS_SECRET_ACCESS_KEY": "postro
 
 def environment(place: Place) -> Found:
     """The queues at POSTROOM_TEST_SQS, as in sqs://eu-central-1?endpoint=http://127.0.0.1:4566."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    from tests.servers.queues import client_of
+
     url = os.environ.get("POSTROOM_TEST_SQS")
     if not url or "://" not in url:
         raise NotHere("POSTROOM_TEST_SQS is not set to a URL.")
+    try:
+        client_of(url).list_queues(MaxResults=1)
+    except (BotoCoreError, ClientError) as error:
+        raise NotHere(f"It does not answer: {error}") from None
     return Found(url, "unknown")  # it does not tell
 
 

@@ -32,7 +32,17 @@ NOT_NAMED = Failed("NO_ANSWER", "the answer does not name it", unknown=True)
 PAUSE = timedelta(seconds=1)
 """So long is waited after SQS said that it was too much: it says no time itself."""
 
-NO_SUCH_QUEUE = {"QueueDoesNotExist", "NonExistentQueue", "QueueDeletedRecently", "InvalidAddress"}
+NO_SUCH_QUEUE = {"QueueDoesNotExist", "NonExistentQueue", "InvalidAddress"}
+_REFUSED = {
+    "BatchRequestTooLong",
+    "InvalidAttributeName",
+    "InvalidAttributeValue",
+    "InvalidMessageContents",
+    "InvalidParameterValue",
+    "MissingParameter",
+    "UnsupportedOperation",
+}
+"""What is wrong with the message itself, and stays so."""
 NOT_ALLOWED = {"AccessDenied", "AccessDeniedException", "KmsAccessDenied"}
 _KEY_IS_AWAY = {"KmsDisabled", "KmsInvalidKeyUsage", "KmsInvalidState", "KmsNotFound", "KmsOptInRequired"}
 WHO_ARE_YOU = {
@@ -49,12 +59,15 @@ WHO_ARE_YOU = {
     "NotSignedUp",
     "OptInRequired",
     "RequestExpired",
+    "RequestTimeTooSkewed",
     "SignatureDoesNotMatch",
     "UnrecognizedClientException",
 }
 _TOO_MUCH = {
     "BandwidthLimitExceeded",
     "KmsThrottled",
+    "KmsThrottling",
+    "OverLimit",
     "PriorRequestNotComplete",
     "RequestLimitExceeded",
     "RequestThrottled",
@@ -73,13 +86,13 @@ NO_CREDENTIALS = (
     TokenRetrievalError,
 )
 _NOT_CONNECTED = (EndpointConnectionError, ConnectTimeoutError, ProxyConnectionError)
-SERVER_ERROR, UNAVAILABLE, TOO_MANY = 500, 503, 429
+FORBIDDEN, TOO_MANY, SERVER_ERROR, UNAVAILABLE = 403, 429, 500, 503
 
 
 def code_of(error: ClientError) -> str:
     """SQS's own word for it, without what older protocols put before it."""
     facts: Mapping[str, Any] = error.response.get("Error", {})
-    return str(facts.get("Code", "")).rpartition(".")[2] or "UNKNOWN"
+    return _plain(str(facts.get("QueryErrorCode") or facts.get("Code", "")))
 
 
 def said_of(error: ClientError) -> str:
@@ -94,7 +107,7 @@ def is_throttle(code: str) -> bool:
 
 def of_entry(failure: Mapping[str, Any]) -> Outcome:
     """What became of one message of a batch that SQS names among the failed. The others were sent all the same."""
-    code, said = str(failure.get("Code", "")).rpartition(".")[2] or "UNKNOWN", str(failure.get("Message", ""))
+    code, said = _plain(str(failure.get("Code", ""))), str(failure.get("Message", ""))
     if is_throttle(code):
         return Failed("THROTTLED", said or code, retry_after=PAUSE)
     if failure.get("SenderFault") and code not in NOT_ALLOWED | _KEY_IS_AWAY:
@@ -131,7 +144,7 @@ def _of_answer(error: ClientError, queue: str, *, of_the_url: bool) -> Outcome:
         return Unavailable("UNROUTABLE", sentence) if of_the_url else Rejected("UNROUTABLE", sentence)
     if code in WHO_ARE_YOU:
         return Unavailable("NOT_AUTHORIZED", f"{code}: {said}")
-    if code in NOT_ALLOWED | _KEY_IS_AWAY:
+    if code in NOT_ALLOWED | _KEY_IS_AWAY or status == FORBIDDEN:
         sentence = f"we may not write to {queue!r} ({said})"
         return Unavailable("NOT_AUTHORIZED", sentence) if of_the_url else Failed("NOT_AUTHORIZED", sentence)
     if is_throttle(code) or status == TOO_MANY:
@@ -140,4 +153,18 @@ def _of_answer(error: ClientError, queue: str, *, of_the_url: bool) -> Outcome:
         return Unavailable("UNAVAILABLE", said)
     if status >= SERVER_ERROR:
         return Failed(code, said, unknown=True)
-    return Rejected(code, said)
+    # An answer that we do not know may be true today and not tomorrow.
+    return Rejected(code, said) if code in _REFUSED else Failed(code, said)
+
+
+def may_be_of_one(outcome: Outcome) -> bool:
+    """Was the request refused, so that one message in it may be the reason, and the others can go?"""
+    if isinstance(outcome, Failed):
+        return not outcome.unknown and outcome.code != "NOT_AUTHORIZED"
+    return isinstance(outcome, Rejected) and outcome.code != "UNROUTABLE"
+
+
+def _plain(code: str) -> str:
+    """AWS.SimpleQueueService.NonExistentQueue is NonExistentQueue, and KMS.DisabledException is KmsDisabled."""
+    service, _, name = code.rpartition(".")
+    return f"Kms{name.removesuffix('Exception')}" if service == "KMS" else name or "UNKNOWN"

@@ -80,7 +80,7 @@ class Polling:
                     )
             except (BotoCoreError, ClientError, OSError) as exc:
                 trouble = answers.of_request(exc, self._queue.name, of_the_url=True)
-                if not isinstance(trouble, Failed):
+                if not isinstance(trouble, Failed) or trouble is answers.UNANSWERED:
                     break
             else:
                 self._came(answer.get("Messages", []), number)

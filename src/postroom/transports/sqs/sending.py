@@ -85,7 +85,7 @@ class Sending:
                 self._plan.settle(place, answers.NOT_NAMED)
 
     def _failed(self, pack: Pack, outcome: Outcome) -> None:
-        if isinstance(outcome, Rejected) and outcome.code != "UNROUTABLE" and len(pack) > 1:
+        if len(pack) > 1 and answers.may_be_of_one(outcome):
             self._plan.go_alone(pack)
             return
         for place in pack:
