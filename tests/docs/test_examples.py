@@ -20,7 +20,7 @@ from tests.servers.topics import everything_in
 from postroom import Settings, open_store, open_transport
 from postroom.settings import load
 from postroom.store import Query, Record
-from postroom.transports.sqs.binding import event_in
+from postroom.transports.sqs.reading import event_in
 from postroom.urls import redact
 
 ROOT = Path(__file__).parents[2]

@@ -26,7 +26,7 @@ from postroom.store import Query, Record
 from postroom.stores import open_store
 from postroom.transport import Envelope
 from postroom.transports.sqs import SqsConsumer, SqsPublisher
-from postroom.transports.sqs.binding import event_in
+from postroom.transports.sqs.reading import event_in
 
 KEYS, EACH = 20, 15
 BATCH, CONCURRENCY = 10, 4

@@ -17,7 +17,7 @@ from postroom.errors import ConfigError, TransportUnavailable
 from postroom.message import Message
 from postroom.transport import KEY_STOPPED, NOT_STARTED, Envelope, Failed, Outcome, Rejected, Sent, Unavailable
 from postroom.transports.sqs import SqsPublisher
-from postroom.transports.sqs.binding import event_in
+from postroom.transports.sqs.reading import event_in
 
 pytestmark = pytest.mark.anyio
 TIMEOUT = timedelta(seconds=10)

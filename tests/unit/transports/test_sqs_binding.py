@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from postroom.message import Message, cloudevent
-from postroom.transports.sqs.binding import body_of, event_in, group_of
+from postroom.transports.sqs.binding import body_of, group_of
+from postroom.transports.sqs.reading import _at_once, _members, event_in
 
 TAKEN = re.compile("[\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]*")
 WHOLE = Message(
@@ -109,10 +111,36 @@ def test_others_may_write_it_in_their_own_way() -> None:
     assert message.headers == {"tenant": "acme"}
 
 
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["data", "id", ',"data":', "x"]), inner)
+    ),
+    max_leaves=6,
+)
+
+
+@given(event=st.dictionaries(st.sampled_from(["data", "id", "type", 'a,"data":', "x"]), JSON), spaced=st.booleans())
+def test_the_fast_way_to_read_an_event_and_the_careful_one_agree(event: dict[str, Any], spaced: bool) -> None:
+    text = json.dumps(event, separators=None if spaced else (",", ":"), ensure_ascii=False)
+    slowly = _members(text)
+    assert {name: value for name, (_, value) in slowly.items()} == event
+    quickly = _at_once(text)
+    if quickly is not None:
+        assert quickly["data"] == slowly["data"]
+        assert {name: value for name, (_, value) in quickly.items()} == event
+
+
+def test_what_postroom_wrote_is_read_the_fast_way() -> None:
+    assert _at_once(body_of(WHOLE, "shop")) is not None
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("hello", "no CloudEvent"),
+        ('{"id":"1","type":"a","id":"2","data":1}', "stands in it twice"),
+        ('{"data":1,"id":"1","type":"a","data":1}', "stands in it twice"),
         ("{", "no CloudEvent"),
         ("{}", "no CloudEvents id and type"),
         ("[1]", "no CloudEvent"),

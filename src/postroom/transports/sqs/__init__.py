@@ -5,7 +5,7 @@
               the head of every key, ten to a request, many at once  plan.py, sending.py
               Successful[] and Failed[]: an outcome each             answers.py
 
-   receive ◀─ what was polled, and is prolonged while in hand        polling.py, holds.py
+   receive ◀─ what was polled, and is prolonged while in hand        desk.py, polling.py, holds.py, reading.py
    ack ─────▶ delete, ten to a request                               hands.py
    nack ────▶ visible again later; on FIFO its group waits for it    hands.py
 ```
