@@ -28,6 +28,8 @@ class ScriptedSqs:
     def __init__(self) -> None:
         self.url = ""
         self.answer: Callable[[Entries], Answer] = all_sent
+        self.lookup: Answer | None = None
+        """What GetQueueUrl answers, if not where it is."""
         self.settings: dict[str, str] | Answer = SETTINGS
         self.delay = 0.0
         """Seconds until it answers."""
@@ -44,6 +46,8 @@ class ScriptedSqs:
         match request.headers["X-Amz-Target"].partition(".")[2]:
             case "GetQueueUrl":
                 status, answer = 200, {"QueueUrl": f"http://{request.host}/123456789012/{asked['QueueName']}"}
+                if self.lookup is not None:
+                    status, answer = self.lookup
             case "GetQueueAttributes":
                 settings = self.settings
                 status, answer = settings if isinstance(settings, tuple) else (200, {"Attributes": settings})

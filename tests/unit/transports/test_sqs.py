@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from typing import Any
@@ -13,9 +14,10 @@ from tests.servers.gate import Gate
 from tests.servers.queues import everything_in, fresh_queue, with_queue
 from tests.unit.transports.scripted_sqs import Answer, Entries, ScriptedSqs, all_sent, error, scripted_sqs
 
-from postroom.errors import ConfigError, TransportUnavailable
+from postroom.errors import ConfigError, MissingDependency, TransportUnavailable
 from postroom.message import Message
 from postroom.transport import KEY_STOPPED, NOT_STARTED, Envelope, Failed, Outcome, Rejected, Sent, Unavailable
+from postroom.transports import open_transport
 from postroom.transports.sqs import SqsPublisher
 from postroom.transports.sqs.reading import event_in
 
@@ -267,6 +269,35 @@ async def test_who_may_send_need_not_be_allowed_to_ask_for_settings(
     assert await publish(publisher, *numbered(2), topic="mail") == [Sent(), Sent()]
 
 
+async def test_a_queue_that_may_not_be_asked_for_fails_its_messages_and_stops_no_other(
+    script: ScriptedSqs, publisher: SqsPublisher
+) -> None:
+    script.lookup = error("AccessDenied", 403)
+    batch = [Envelope(Message("a"), "secret"), Envelope(Message("a"))]
+    first, second = await publisher.publish(batch, timeout=TIMEOUT)
+    assert isinstance(first, Failed)
+    assert (first.code, second) == ("NOT_AUTHORIZED", Sent())
+
+
+async def test_a_question_that_was_broken_off_says_nothing_of_the_message(
+    script: ScriptedSqs, publisher: SqsPublisher
+) -> None:
+    script.lookup = error("InternalFailure", 500)
+    (outcome,) = await publish(publisher, Message("a"), topic="mail")
+    assert isinstance(outcome, Unavailable)
+
+
+async def test_a_queue_that_is_known_is_used_while_sqs_throttles_questions(
+    script: ScriptedSqs, publisher: SqsPublisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("postroom.transports.sqs.publisher.FRESH_SECONDS", 0)
+    assert await publish(publisher, Message("a"), topic="mail") == [Sent()]
+    script.lookup = error("RequestThrottled")
+    assert await publish(publisher, Message("a"), topic="mail") == [Sent()]
+    (outcome,) = await publish(publisher, Message("a"), topic="letters")
+    assert isinstance(outcome, Unavailable)
+
+
 # ── time, and the way there ───────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -376,3 +407,10 @@ async def test_whoever_may_not_list_queues_may_still_send(script: ScriptedSqs) -
 async def test_a_profile_that_is_not_there_is_told_at_the_start(script: ScriptedSqs) -> None:
     with pytest.raises(ConfigError, match="cannot be opened"):
         await SqsPublisher(script.url + "&profile=nobody").open()
+
+
+def test_without_the_library_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "aiobotocore", None)
+    monkeypatch.delitem(sys.modules, "postroom.transports.sqs")
+    with pytest.raises(MissingDependency, match=r"pip install 'postroom\[sqs\]'"):
+        open_transport("sqs://eu-central-1/orders")

@@ -95,11 +95,7 @@ class SqsPublisher:
         letters = [
             letter_for(message, found[name], self._source) for (message, _), name in zip(batch, names, strict=True)
         ]
-        outcomes = await Sending(client.sqs, letters, own, deadline).send(last_start)
-        for name, outcome in zip(names, outcomes, strict=True):
-            if getattr(outcome, "code", None) == "UNROUTABLE":
-                self._queues.pop(name or "", None)
-        return outcomes
+        return await Sending(client.sqs, letters, own, deadline).send(last_start)
 
     async def _find(
         self, client: Client, names: Iterable[str | None], deadline: float
@@ -127,8 +123,13 @@ class SqsPublisher:
             return Unavailable("TIMEOUT", f"no answer from {self._address.shown} when it was asked for {name!r}")
         except (BotoCoreError, ClientError, OSError) as exc:
             outcome = answers.of_request(exc, name, of_the_url=name == self._address.queue)
-            # Only a question failed: nothing was sent.
-            return Unavailable(outcome.code, outcome.error) if isinstance(outcome, Failed) else outcome
+            if isinstance(outcome, Unavailable) and outcome.code == "THROTTLED" and name in self._queues:
+                return self._queues[name][0]  # it was there a minute ago, and so it will be
+            if isinstance(outcome, Failed) and outcome.unknown:
+                return Unavailable(
+                    outcome.code, outcome.error
+                )  # only a question: nothing was sent that might have arrived
+            return outcome
         self._remember(queue)
         return queue
 
