@@ -7,17 +7,20 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
 import pytest
+from tests.servers import queues
+from tests.servers.queues import fresh_queue, with_queue
 from tests.servers.topics import everything_in
 
 from postroom import Settings, open_store, open_transport
 from postroom.settings import load
 from postroom.store import Query, Record
+from postroom.transports.sqs.reading import event_in
 from postroom.urls import redact
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +29,7 @@ BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]+\]\(([^)#\s]+)\)")
 ORDERS = "CREATE TABLE orders (id TEXT PRIMARY KEY, amount INTEGER)"
 KAFKA = "kafka://broker:9092/orders"
+SQS = "sqs://eu-central-1/orders.fifo"
 DJANGO = """
 from django.conf import settings
 settings.configure(DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "shop.db"}})
@@ -154,10 +158,39 @@ def test_a_python_block_for_kafka_carries_what_was_put(
     assert [record.key() for record in everything_in(kafka_url, kafka_topic)] == [b"order-7"]
 
 
+@pytest.fixture
+def sqs_queue(sqs_url: str) -> Iterator[str]:
+    with fresh_queue(sqs_url) as queue:
+        yield queue
+
+
+def keys_in_queue(sqs_url: str, queue: str) -> set[str | None]:
+    return {event_in(each["Body"], {})[0].key for each in queues.everything_in(sqs_url, queue)}
+
+
+@pytest.mark.parametrize("block", [b for b in blocks("console") if "server=sqs" in b.options], ids=str)
+def test_a_console_block_for_sqs_carries_its_message(
+    block: Block, tmp_path: Path, sqs_url: str, sqs_queue: str
+) -> None:
+    prepare(f"sqlite:///{tmp_path / 'shop.db'}")
+    run_lines(block.code.replace(SQS, with_queue(sqs_url, sqs_queue)), tmp_path)
+    assert keys_in_queue(sqs_url, sqs_queue) == keys_in(block.code)
+
+
+@pytest.mark.parametrize("block", [b for b in blocks("python") if "server=sqs" in b.options], ids=str)
+def test_a_python_block_for_sqs_carries_what_was_put_or_takes_what_it_sent(
+    block: Block, tmp_path: Path, sqs_url: str, sqs_queue: str
+) -> None:
+    prepare(f"sqlite:///{tmp_path / 'shop.db'}")
+    run_lines("$ postroom put --store sqlite:///shop.db order.paid --key order-7", tmp_path)
+    run(block.code.replace(SQS, with_queue(sqs_url, sqs_queue)), tmp_path)
+    assert keys_in_queue(sqs_url, sqs_queue) == (set() if "consumer.ack" in block.code else {"order-7"})
+
+
 @pytest.mark.parametrize("url", [line for b in blocks("url") for line in b.code.splitlines()])
 def test_a_url_can_be_opened_and_shows_no_password(url: str) -> None:
     without_files = re.sub(r"&[\w.]+\.location=[^&]*", "", url)
-    assert open_transport(without_files).capabilities.name == "kafka"
+    assert open_transport(without_files).capabilities.name == url.partition(":")[0]
     assert "s3cr" not in redact(url)
 
 

@@ -30,12 +30,14 @@ PAUSE = 0.01
 
 @dataclass(frozen=True)
 class Command:
-    """How a server is run: never as root, in `cwd`, ended with the signal `stop`."""
+    """How a server is run: never as root unless it is our own code, in `cwd`, ended with the signal `stop`."""
 
     argv: Sequence[str | Path]
     cwd: Path
     env: Mapping[str, str]
     stop: signal.Signals = signal.SIGTERM
+    is_ours: bool = False
+    """It is this interpreter and our own code, which another user may not be allowed to read."""
 
 
 def serve(
@@ -82,7 +84,7 @@ def _launch(place: Place, command: Command) -> None:
         "cwd": os.fspath(command.cwd),
         "env": dict(command.env),
         "stop": int(command.stop),
-        "user": unprivileged.NOBODY if unprivileged.root() else None,
+        "user": unprivileged.NOBODY if unprivileged.root() and not command.is_ours else None,
         "log": os.fspath(place.directory / "log"),
         "owner": os.fspath(place.owner),
     }

@@ -6,15 +6,17 @@ POSTROOM_REQUIRE_SERVERS=1 (or `all`, or names with commas) makes a missing serv
 from __future__ import annotations
 
 import os
+import re
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
-from tests.servers import REGISTRY, NotHere, Server, Unavailable, kafka, mongo, start
+from tests.servers import REGISTRY, NotHere, Server, Unavailable, kafka, mongo, sqs, start
 from tests.servers.broker import Broker, broker_of_my_own
 from tests.servers.cluster import LOCKED, LOCKED_PASSWORD
 from tests.servers.databases import fresh_database, fresh_mariadb_database, in_database
+from tests.servers.gate import Gate, gate_to
 from tests.servers.mongod import Mongod, mongod_of_my_own
 from tests.servers.run import current
 from tests.servers.topics import fresh_topic
@@ -196,3 +198,24 @@ def mongo_server() -> Iterator[Mongod]:
         except (NotHere, OSError) as error:
             do_without("mongo", str(error))
         yield server
+
+
+@pytest.fixture(scope="session")
+def sqs_url() -> Iterator[str]:
+    """The URL of an SQS on which this test run may create queues, and credentials in the environment."""
+    url = have("sqs").url
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in sqs.CREDENTIALS.items():
+            if name not in os.environ:
+                environment.setenv(name, value)
+        yield url
+
+
+@pytest.fixture
+def sqs_gate(sqs_url: str) -> Iterator[Gate]:
+    """A way to it that the test may cut, and open again: `sqs.url_at(gate.port)`. Only to one that runs here."""
+    port = re.fullmatch(r".*endpoint=http://127\.0\.0\.1:(\d+)/?", sqs_url)
+    if port is None:
+        pytest.skip(f"{sqs_url} is not on this machine: its way cannot be cut.")
+    with gate_to(int(port[1])) as gate:
+        yield gate

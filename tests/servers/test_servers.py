@@ -11,7 +11,9 @@ import time
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.error import URLError
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import psycopg
 import pytest
@@ -21,6 +23,7 @@ from tests.servers import REGISTRY, Server, Unavailable, apt, guard, postgres, s
 from tests.servers.broker import Broker
 from tests.servers.cluster import LOCKED
 from tests.servers.databases import fresh_database
+from tests.servers.gate import Gate
 from tests.servers.ports import free_port, listens
 from tests.servers.run import VARIABLE, Run
 from tests.servers.topics import everything_in, fresh_topic, servers_of
@@ -284,6 +287,32 @@ def test_a_broker_of_my_own_that_is_killed_comes_back_with_all_it_had(kafka_brok
         produce(kafka_broker.url, topic, b"two")
         assert kafka_broker.url == before
         assert [message.value() for message in everything_in(before, topic)] == [b"one", b"two"]
+
+
+def test_moto_starts_and_an_sqs_named_in_the_environment_is_used_and_left_alone(
+    sqs_url: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POSTROOM_TEST_SQS", sqs_url)
+    server = start("sqs", run=run)
+    assert (server.url, server.source, server.ours) == (sqs_url, "environment", False)
+    server.stop()
+    assert listens(port_of(sqs_url.partition("endpoint=")[2]))
+
+
+def test_a_gate_that_is_cut_lets_nothing_through_and_opens_again_where_it_was(sqs_gate: Gate) -> None:
+    def answer() -> int:
+        with urlopen(f"http://127.0.0.1:{sqs_gate.port}/moto-api/data.json", timeout=1) as answer:
+            return int(answer.status)
+
+    assert answer() == 200
+    sqs_gate.cut()
+    with pytest.raises(URLError):
+        answer()
+    sqs_gate.open()
+    assert answer() == 200
+    with sqs_gate.silent(), pytest.raises(TimeoutError):
+        answer()
+    assert answer() == 200
 
 
 def produce(url: str, topic: str, value: bytes) -> None:

@@ -39,6 +39,7 @@ TRANSPORTS = {
     "http": Known("http", "http://localhost:8080/hooks", _HTTP),
     "https": Known("http", "https://shop.example/hooks", _HTTP),
     "kafka": Known("kafka", "kafka://broker:9092/orders", _BROKER),
+    "sqs": Known("sqs", "sqs://eu-central-1/orders.fifo", _BROKER, receives=frozenset({"prefetch"})),
 }
 """What can be opened. A new transport is a line here, and a module of that name in this package."""
 

@@ -1,0 +1,40 @@
+"""Amazon SQS: CloudEvents as JSON text, in batches of ten, every message's own answer read.
+
+```
+   publish ─▶ the queues, and how large a message they take          client.py
+              the head of every key, ten to a request, many at once  plan.py, sending.py
+              Successful[] and Failed[]: an outcome each             answers.py
+
+   receive ◀─ what was polled, and is prolonged while in hand        desk.py, polling.py, holds.py, reading.py
+   ack ─────▶ delete, ten to a request                               hands.py
+   nack ────▶ visible again later; on FIFO its group waits for it    hands.py
+```
+
+A FIFO queue keeps the order of each key, which is its group there. A standard queue keeps none, and may deliver twice.
+"""
+
+from postroom.errors import MissingDependency
+
+try:
+    import aiobotocore  # noqa: F401 - asked for here, so that whoever lacks it reads what to install
+except ModuleNotFoundError as exc:
+    raise MissingDependency(
+        "Deliveries to SQS need aiobotocore, which is not installed: run `pip install 'postroom[sqs]'`.", extra="sqs"
+    ) from exc
+
+from postroom.transport import Consumer, ConsumerOptions, Publisher, TransportOptions
+from postroom.transports import SOURCE_DEFAULT
+from postroom.transports.sqs.consumer import PREFETCH_DEFAULT, SqsConsumer
+from postroom.transports.sqs.publisher import SqsPublisher
+
+__all__ = ["SqsConsumer", "SqsPublisher", "open_consumer", "open_publisher"]
+
+
+def open_publisher(url: str, options: TransportOptions) -> Publisher:
+    """See `postroom.transports.open_transport`."""
+    return SqsPublisher(url, source=options.source or SOURCE_DEFAULT)
+
+
+def open_consumer(url: str, options: ConsumerOptions) -> Consumer:
+    """See `postroom.transports.open_consumer`."""
+    return SqsConsumer(url, prefetch=options.prefetch or PREFETCH_DEFAULT)

@@ -1,0 +1,137 @@
+"""The sending side: batches of ten, many at once, those of a key one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from postroom.errors import ConfigError
+from postroom.transport import Envelope, Failed, Outcome, Rejected, TransportCapabilities, Unavailable
+from postroom.transports.sqs import address, answers
+from postroom.transports.sqs.client import Client, Queue
+from postroom.transports.sqs.sending import AT_ONCE, Sending, letter_for
+
+CONNECTIONS = 4 * AT_ONCE
+FRESH_SECONDS = 60.0
+"""So long a queue's settings are believed: somebody may change how large a message may be."""
+
+
+class SqsPublisher:
+    """Deliver each message as one SQS message; that SQS names it among the successful is its word that it has it.
+
+    ```python
+    SqsPublisher("sqs://eu-central-1/orders.fifo", source="https://shop.example")
+    ```
+
+    A message goes to the queue its route names, else to its own topic, else to the URL's. In a FIFO queue its key is its
+    group and its id what SQS knows a repeated one by. Credentials come from AWS's own chain, never from the URL.
+    """
+
+    def __init__(self, url: str, *, source: str = "postroom") -> None:
+        if not source:
+            raise ConfigError("source is empty; CloudEvents needs one, like 'https://shop.example'.")
+        self._address = address.read(url)
+        self._source = source
+        self._client: Client | None = None
+        self._queues: dict[str, tuple[Queue, float]] = {}
+        self._publishing = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._is_closed = False
+
+    @property
+    def capabilities(self) -> TransportCapabilities:
+        """Ordered if the queue that the URL names is."""
+        ordered = address.is_fifo(self._address.queue or "")
+        return TransportCapabilities(name="sqs", durable=True, ordered=ordered, batches=True)
+
+    async def open(self) -> None:
+        """Look whether SQS answers, knows us, and has the URL's queue. When it does not answer, `publish` goes on trying."""
+        self._is_closed = False
+        if self._client is None:
+            self._client = await Client(self._address, connections=CONNECTIONS).open()
+        try:
+            queue = await self._client.look()
+        except ConfigError:
+            await self.close()
+            raise
+        if queue is not None:
+            self._remember(queue)
+
+    async def publish(self, batch: Sequence[Envelope], *, timeout: timedelta) -> Sequence[Outcome]:
+        client = self._client
+        if client is None or self._is_closed:
+            return [Unavailable("CLOSED", "the publisher is not open")] * len(batch)
+        if not batch:
+            return []
+        now, seconds = asyncio.get_running_loop().time(), timeout.total_seconds()
+        self._publishing += 1
+        self._idle.clear()
+        try:
+            # A little less than it has, so that the answer is there in time; and nothing is begun in the second half, where it
+            # would have less time than the first, and fail for that alone.
+            return await self._publish(client, batch, now + seconds / 2, now + seconds - min(0.1 * seconds, 0.25))
+        finally:
+            self._publishing -= 1
+            if not self._publishing:
+                self._idle.set()
+
+    async def close(self) -> None:
+        self._is_closed = True
+        await self._idle.wait()
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    async def _publish(
+        self, client: Client, batch: Sequence[Envelope], last_start: float, deadline: float
+    ) -> list[Outcome]:
+        own = self._address.queue
+        names = [topic or message.topic or own for message, topic in batch]
+        found = await self._find(client, dict.fromkeys(names), last_start)
+        letters = [
+            letter_for(message, found[name], self._source) for (message, _), name in zip(batch, names, strict=True)
+        ]
+        return await Sending(client.sqs, letters, own, deadline).send(last_start)
+
+    async def _find(
+        self, client: Client, names: Iterable[str | None], deadline: float
+    ) -> dict[str | None, Queue | Outcome]:
+        """The queues of these names; or what is to be said of messages to them."""
+        now = asyncio.get_running_loop().time()
+        found: dict[str | None, Queue | Outcome] = {None: answers.NO_TOPIC}
+        asked: dict[str, asyncio.Task[Queue | Outcome]] = {}
+        async with asyncio.TaskGroup() as asking:
+            for name in filter(None, names):
+                queue, until = self._queues.get(name, (None, 0.0))
+                if queue is not None and now < until:
+                    found[name] = queue
+                else:
+                    asked[name] = asking.create_task(self._ask(client, name, deadline))
+        return found | {name: task.result() for name, task in asked.items()}
+
+    async def _ask(self, client: Client, name: str, deadline: float) -> Queue | Outcome:
+        if not address.is_queue_name(name):
+            return Rejected("UNROUTABLE", f"{name!r} is no queue's name")
+        try:
+            async with asyncio.timeout_at(deadline):
+                queue = await client.queue(name)
+        except TimeoutError:
+            return Unavailable("TIMEOUT", f"no answer from {self._address.shown} when it was asked for {name!r}")
+        except (BotoCoreError, ClientError, OSError) as exc:
+            outcome = answers.of_request(exc, name, of_the_url=name == self._address.queue)
+            if isinstance(outcome, Unavailable) and outcome.code == "THROTTLED" and name in self._queues:
+                return self._queues[name][0]  # it was there a minute ago, and so it will be
+            if isinstance(outcome, Failed) and outcome.unknown:
+                return Unavailable(
+                    outcome.code, outcome.error
+                )  # only a question: nothing was sent that might have arrived
+            return outcome
+        self._remember(queue)
+        return queue
+
+    def _remember(self, queue: Queue) -> None:
+        self._queues[queue.name] = (queue, asyncio.get_running_loop().time() + FRESH_SECONDS)
