@@ -13,8 +13,8 @@ import pytest
 from nats.js import JetStreamContext
 from nats.js.api import ConsumerConfig
 from tests.conformance.test_nats_consumer import NatsBench
-from tests.servers.nats_server import NatsServer
-from tests.servers.streams import at_once, fresh_stream
+from tests.servers.nats_server import NatsServer, nats_of_my_own
+from tests.servers.streams import at_once, create, fresh_stream
 
 from postroom.errors import ConfigError, TransportUnavailable
 from postroom.message import Message
@@ -186,6 +186,37 @@ async def test_what_was_in_hand_when_the_server_went_is_lost_and_says_so(own_ben
     await consumer.nack(delivery)
     await consumer.terminate(delivery)
     assert not consumer.is_lost(again), "what is said of a lost delivery concerns no other"
+
+
+async def test_what_a_process_that_stood_still_has_in_hand_is_lost_and_says_so(bench: NatsBench) -> None:
+    consumer = await bench.consumer()
+    await bench.publish(*numbered(2))
+    first, second = await receive(consumer, 2)
+    await consumer.ack([first])
+    time.sleep(ACK_WAIT + 1)  # noqa: ASYNC251 - nothing of this process runs meanwhile
+    assert consumer.is_lost(second)
+    (again,) = await receive(consumer, 1)
+    assert (again.message.data, consumer.is_lost(again)) == (1, False)
+
+
+async def test_a_receiver_needs_no_more_rights_than_the_page_says() -> None:
+    relay = '{publish: ["$JS.API.STREAM.INFO.S", "S.paid"], subscribe: ["_INBOX.>"]}'
+    group = '{publish: ["$JS.API.STREAM.INFO.S", "$JS.API.CONSUMER.>", "$JS.ACK.>"], subscribe: ["_INBOX.>"]}'
+    config = f"""accounts {{ shop {{ jetstream: enabled, users: [ {{user: "root", password: "r"}},
+        {{user: "relay", password: "x", permissions: {relay}}}, {{user: "group", password: "y", permissions: {group}}}] }} }}"""
+    with nats_of_my_own(config) as server:
+        create(server.url.replace("://", "://root:r@"), "S", subjects=["S.>"])
+        sending = NatsBench(server.url.replace("://", "://relay:x@"), "S", None)
+        receiving = NatsBench(server.url.replace("://", "://group:y@"), "S", None)
+        consumer = await receiving.consumer()
+        await sending.publish(*numbered(3))
+        deliveries = await receive(consumer, 3)
+        assert data_of(deliveries) == [0, 1, 2]
+        await consumer.ack(deliveries[:1])
+        await consumer.close()
+        again = await receiving.consumer()
+        assert data_of(await receive(again, 2)) == [1, 2]
+        await again.close()
 
 
 async def test_a_stream_that_is_not_there_is_told_when_it_is_opened(nats_url: str) -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
+import subprocess
+import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import nats
@@ -292,7 +296,7 @@ async def test_a_server_without_jetstream_is_told_in_one_sentence() -> None:
 async def test_a_wrong_password_is_unavailable_and_not_shown(user: str) -> None:
     with nats_of_my_own('authorization { user: "locked", password: "right" }') as server:
         publisher = NatsPublisher(f"{server.url.replace('://', f'://{user}')}/ORDERS?subject=a")
-        with pytest.raises(TransportUnavailable, match="Authorization Violation") as raised:
+        with pytest.raises(TransportUnavailable, match="asks for a user and password") as raised:
             await publisher.open()
         assert "wrong" not in str(raised.value)
         (outcome,) = await publisher.publish(to(None, *numbered(1)), timeout=TIMEOUT)
@@ -301,7 +305,7 @@ async def test_a_wrong_password_is_unavailable_and_not_shown(user: str) -> None:
 
 
 async def test_a_subject_we_may_not_publish_to_fails_at_once_and_alone() -> None:
-    rights = '{ publish: { allow: ["$JS.API.>", "S.ours"] }, subscribe: ">" }'
+    rights = '{ publish: ["$JS.API.STREAM.INFO.S", "S.ours"], subscribe: ["_INBOX.>"] }'
     config = f"""accounts {{ shop {{ jetstream: enabled, users: [
         {{user: "root", password: "r"}}, {{user: "relay", password: "x", permissions: {rights}}} ] }} }}"""
     with nats_of_my_own(config) as server:
@@ -323,6 +327,52 @@ async def test_tls_is_not_given_up_where_a_server_does_not_offer_it(nats_url: st
     with pytest.raises(TransportUnavailable, match="offers no TLS"):
         await publisher.open()
     await publisher.close()
+
+
+@pytest.fixture
+def certificate() -> Iterator[Path]:
+    """One for this machine, signed by itself; its key is beside it."""
+    if shutil.which("openssl") is None:
+        pytest.skip("There is no openssl to make a certificate with.")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)  # the server runs as another user
+        made, key = folder / "cert.pem", folder / "key.pem"
+        command = f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=broker -keyout {key} -out {made}"
+        subprocess.run([*command.split(), "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
+        key.chmod(0o644)
+        yield made
+
+
+async def test_a_certificate_is_checked_and_its_authority_can_be_named(certificate: Path) -> None:
+    key = certificate.with_name("key.pem")
+    with nats_of_my_own(f'tls {{ cert_file: "{certificate}", key_file: "{key}" }}') as server:
+        url = f"{server.url.replace('nats://', 'tls://')}/ORDERS?subject=orders.paid"
+        for unsafe in (url, url.replace("tls://", "nats://")):
+            publisher = NatsPublisher(unsafe)
+            with pytest.raises(TransportUnavailable, match="certificate verify failed"):
+                await publisher.open()
+            await publisher.close()
+        publisher = NatsPublisher(f"{url}&tls_ca={certificate}")
+        with pytest.raises(ConfigError, match="There is no stream"):  # so it was asked
+            await publisher.open()
+        (outcome,) = await publisher.publish(to(None, *numbered(1)), timeout=TIMEOUT)
+        assert isinstance(outcome, Unavailable)
+        assert outcome.code == "NO_STREAM"
+        await publisher.close()
+
+
+async def test_whoever_gives_up_waiting_leaves_nothing_behind(nats_server: NatsServer) -> None:
+    with fresh_stream(nats_server.url) as stream:
+        async with publisher_to(f"{nats_server.url}/{stream}?subject={stream}.paid") as publisher:
+            with nats_server.silent():
+                publishing = asyncio.ensure_future(publisher.publish(to(None, *numbered(3, key="a")), timeout=TIMEOUT))
+                await asyncio.sleep(0.2)
+                publishing.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await publishing
+            outcomes = await publisher.publish(to(None, *numbered(2, key="a")), timeout=TIMEOUT)
+            assert [type(each) for each in outcomes] == [Sent, Sent]
 
 
 async def test_nobody_there_is_unavailable_soon() -> None:

@@ -137,10 +137,13 @@ async def connect(settings: Settings, seconds: float = CONNECT_SECONDS) -> Conne
     except (TimeoutError, OSError, Error) as exc:
         await made.drop()
         raise TransportUnavailable(
-            f"No NATS answers at {settings.shown}: {_why(made.noted or exc)}; start it, or correct the URL."
+            f"No NATS answers at {settings.shown}: {_why(made, exc)}; start it, or correct the URL."
         ) from None
     return made
 
 
-def _why(error: Exception) -> str:
-    return str(error).removeprefix("nats: ").strip("'") or "no answer in time"
+def _why(made: Connection, error: Exception) -> str:
+    said = str(made.noted or error).removeprefix("nats: ").strip("'") or "no answer in time"
+    # A server that does not take a password says so and hangs up at once; often only the hanging up is seen.
+    asks = made.client._server_info.get("auth_required")  # noqa: SLF001 - told to nobody else
+    return f"it asks for a user and password, and then: {said}" if asks else said

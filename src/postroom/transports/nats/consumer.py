@@ -70,7 +70,7 @@ class NatsConsumer:
 
     def is_lost(self, delivery: Delivery) -> bool:
         pulling, hold = self._pulling, delivery.token
-        return pulling is None or pulling.is_over or pulling.hand.given.get(hold.place) is not hold
+        return pulling is None or pulling.is_forgotten or pulling.hand.given.get(hold.place) is not hold
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
         for delivery in deliveries:

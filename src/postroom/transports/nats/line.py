@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from nats.errors import ConnectionClosedError, Error
 
 from postroom.clock import monotonic
+from postroom.errors import TransportUnavailable
 from postroom.transport import Envelope, Failed, Outcome, Rejected
 from postroom.transports.nats import answers
 from postroom.transports.nats.binding import Binding, size_of
@@ -134,5 +135,9 @@ class Line:
 async def open_line(settings: Settings, binding: Binding, seconds: float) -> Line:
     """A new line; TransportUnavailable when there is none to be had in that time."""
     line = Line(await connect(settings, seconds), settings, binding)
-    await line.listen()
+    try:
+        await line.listen()
+    except (OSError, Error) as exc:
+        await line.connection.drop()
+        raise TransportUnavailable(f"The connection to {settings.shown} broke: {exc}; it is tried again.") from exc
     return line

@@ -88,13 +88,17 @@ class NatsPublisher:
             line = await self._line(min(CONNECT_SECONDS, (until - begin) * START_SHARE))
         except TransportUnavailable as exc:
             return [Unavailable("CONNECT_FAILED", str(exc))] * len(batch)
-        outcomes = await line.send(batch, last_start=begin + seconds * START_SHARE, until=until)
-        if answers.NO_RESPONDERS in outcomes:
-            outcomes = await self._explain(line, batch, outcomes, until)
-        if self._is_open and line.connection.is_open:
+        try:
+            outcomes = await line.send(batch, last_start=begin + seconds * START_SHARE, until=until)
+            if answers.NO_RESPONDERS in outcomes:
+                outcomes = await self._explain(line, batch, outcomes, until)
+        except BaseException:
+            await line.connection.drop()
+            raise
+        if line.connection.is_open:
             self._idle.append(line)
         else:
-            await line.connection.close() if line.connection.is_open else await line.connection.drop()
+            await line.connection.drop()
         return outcomes
 
     async def _line(self, seconds: float) -> Line:

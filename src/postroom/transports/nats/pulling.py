@@ -66,6 +66,7 @@ class Pulling:
         self._heard, self._has_room, self._doubt = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._subscription: Any = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._prolonged_at = monotonic()
         connection.when_closed = self.end
 
     async def begin(self, pending: int) -> None:
@@ -94,9 +95,14 @@ class Pulling:
                     await self._client.publish(hold.reply, NAK)
         self.hand = Hand(self._prefetch)
 
+    @property
+    def is_forgotten(self) -> bool:
+        """Were we silent for so long that the server may have given all we have to others?"""
+        return self.is_over or monotonic() - self._prolonged_at >= self._ack_wait
+
     def take(self, limit: int) -> list[Hold]:
         """What may be given on now."""
-        return self.hand.take(limit) if self._is_open and not self.is_over else []
+        return self.hand.take(limit) if self._is_open and not self.is_forgotten else []
 
     async def tell(self, hold: Hold, word: bytes) -> None:
         """Say something of a message. Lost with the connection; then it comes again."""
@@ -216,5 +222,9 @@ class Pulling:
 
     async def _prolong(self) -> None:
         await asyncio.sleep(self._ack_wait * _PROLONG_SHARE)
+        if self.is_forgotten:
+            self.end("this process stood still for longer than ack_wait, and others may have what it had in hand")
+            return
+        self._prolonged_at = monotonic()
         for hold in self.hand.holds:
             await self._client.publish(hold.reply, PROGRESS)
