@@ -10,16 +10,18 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
-from tests.servers import queues
+from tests.servers import queues, streams
 from tests.servers.queues import fresh_queue, with_queue
 from tests.servers.topics import everything_in
 
 from postroom import Settings, open_store, open_transport
 from postroom.settings import load
 from postroom.store import Query, Record
+from postroom.transports import TRANSPORTS
 from postroom.transports.sqs.reading import event_in
 from postroom.urls import redact
 
@@ -30,6 +32,7 @@ LINK = re.compile(r"\[[^\]]+\]\(([^)#\s]+)\)")
 ORDERS = "CREATE TABLE orders (id TEXT PRIMARY KEY, amount INTEGER)"
 KAFKA = "kafka://broker:9092/orders"
 SQS = "sqs://eu-central-1/orders.fifo"
+NATS = "nats://broker:4222/ORDERS?subject=orders"
 DJANGO = """
 from django.conf import settings
 settings.configure(DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "shop.db"}})
@@ -187,10 +190,38 @@ def test_a_python_block_for_sqs_carries_what_was_put_or_takes_what_it_sent(
     assert keys_in_queue(sqs_url, sqs_queue) == (set() if "consumer.ack" in block.code else {"order-7"})
 
 
+@pytest.mark.parametrize("block", [b for b in blocks("console") if "server=nats" in b.options], ids=str)
+def test_a_console_block_for_nats_carries_its_message(block: Block, tmp_path: Path, nats_url: str) -> None:
+    prepare(f"sqlite:///{tmp_path / 'shop.db'}")
+    with streams.fresh_stream(nats_url) as stream:
+        run_lines(block.code.replace(NATS, f"{nats_url}/{stream}?subject={stream}"), tmp_path)
+        assert {each.headers["ce-subject"] for each in nats_messages(nats_url, stream)} == keys_in(block.code)
+
+
+@pytest.mark.parametrize("block", [b for b in blocks("python") if "server=nats" in b.options], ids=str)
+def test_a_python_block_for_nats_carries_what_was_put_or_receives_it(
+    block: Block, tmp_path: Path, nats_url: str
+) -> None:
+    prepare(f"sqlite:///{tmp_path / 'shop.db'}")
+    run_lines("$ postroom put --store sqlite:///shop.db order.paid --key order-7 --data 1", tmp_path)
+    with streams.fresh_stream(nats_url) as stream:
+        to = f"{nats_url}/{stream}?subject={stream}"
+        if "Relay" not in block.code:
+            run_lines(f"$ postroom relay --store sqlite:///shop.db --to '{to}.paid' --drain", tmp_path)
+        said = run(block.code.replace(NATS, to), tmp_path)
+        assert [each.headers["ce-subject"] for each in nats_messages(nats_url, stream)] == ["order-7"]
+        assert "Relay" in block.code or said == "order.paid 1\n"
+
+
+def nats_messages(url: str, stream: str) -> list[Any]:
+    return list(streams.everything_in(url, stream))
+
+
 @pytest.mark.parametrize("url", [line for b in blocks("url") for line in b.code.splitlines()])
 def test_a_url_can_be_opened_and_shows_no_password(url: str) -> None:
     without_files = re.sub(r"&[\w.]+\.location=[^&]*", "", url)
-    assert open_transport(without_files).capabilities.name == url.partition(":")[0]
+    module = TRANSPORTS[url.partition("://")[0]].module
+    assert open_transport(without_files).capabilities.name == module
     assert "s3cr" not in redact(url)
 
 

@@ -45,6 +45,7 @@ REGISTRY = {
     "mongo": "tests.servers.mongo",
     "mongo_standalone": "tests.servers.mongo_standalone",
     "sqs": "tests.servers.sqs",
+    "nats": "tests.servers.nats",
 }
 
 

@@ -18,6 +18,7 @@ from tests.servers.cluster import LOCKED, LOCKED_PASSWORD
 from tests.servers.databases import fresh_database, fresh_mariadb_database, in_database
 from tests.servers.gate import Gate, gate_to
 from tests.servers.mongod import Mongod, mongod_of_my_own
+from tests.servers.nats_server import NatsServer, nats_of_my_own
 from tests.servers.run import current
 from tests.servers.topics import fresh_topic
 
@@ -219,3 +220,20 @@ def sqs_gate(sqs_url: str) -> Iterator[Gate]:
         pytest.skip(f"{sqs_url} is not on this machine: its way cannot be cut.")
     with gate_to(int(port[1])) as gate:
         yield gate
+
+
+@pytest.fixture(scope="session")
+def nats_url() -> str:
+    """The URL of a NATS with JetStream on which this test run may create streams, without a stream in it."""
+    return have("nats").url
+
+
+@pytest.fixture
+def nats_server() -> Iterator[NatsServer]:
+    """A NATS of this test's own, which it may kill and start again."""
+    with ExitStack() as ending:
+        try:
+            server = ending.enter_context(nats_of_my_own())
+        except (NotHere, OSError) as error:
+            do_without("nats", str(error))
+        yield server

@@ -19,13 +19,15 @@ import psycopg
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from tests.servers import REGISTRY, Server, Unavailable, apt, guard, postgres, start
+from tests.servers import REGISTRY, Server, Unavailable, apt, guard, postgres, start, streams
 from tests.servers.broker import Broker
 from tests.servers.cluster import LOCKED
 from tests.servers.databases import fresh_database
 from tests.servers.gate import Gate
+from tests.servers.nats_server import NatsServer
 from tests.servers.ports import free_port, listens
 from tests.servers.run import VARIABLE, Run
+from tests.servers.streams import fresh_stream
 from tests.servers.topics import everything_in, fresh_topic, servers_of
 
 if TYPE_CHECKING:
@@ -324,3 +326,32 @@ def produce(url: str, topic: str, value: bytes) -> None:
     assert producer.flush(30) == 0
     if told[0] is not None:
         raise KafkaException(told[0])
+
+
+def test_nats_starts_from_the_wheel_and_has_jetstream(run: Run) -> None:
+    server = from_source("nats", "wheel", run)
+    assert server.ours
+    assert server.version.startswith("2.")
+    with fresh_stream(server.url) as stream:
+        assert streams.everything_in(server.url, stream) == []
+
+
+def test_a_nats_named_in_the_environment_is_used_and_left_alone(
+    nats_url: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POSTROOM_TEST_NATS", nats_url)
+    server = start("nats", run=run)
+    assert (server.url, server.source, server.ours) == (nats_url, "environment", False)
+    server.stop()
+    assert listens(port_of(nats_url))
+
+
+def test_a_nats_of_my_own_that_is_killed_comes_back_with_all_it_had(nats_server: NatsServer) -> None:
+    with fresh_stream(nats_server.url) as stream:
+        before = nats_server.url
+        streams.at_once(nats_server.url, lambda js: js.publish(f"{stream}.one", b"one"))
+        nats_server.kill()
+        assert not listens(port_of(before))
+        nats_server.start_again()
+        assert [each.data for each in streams.everything_in(before, stream)] == [b"one"]
+        assert nats_server.url == before

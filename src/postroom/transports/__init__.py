@@ -40,6 +40,8 @@ TRANSPORTS = {
     "https": Known("http", "https://shop.example/hooks", _HTTP),
     "kafka": Known("kafka", "kafka://broker:9092/orders", _BROKER),
     "sqs": Known("sqs", "sqs://eu-central-1/orders.fifo", _BROKER, receives=frozenset({"prefetch"})),
+    "nats": Known("nats", "nats://broker:4222/ORDERS?subject=orders.paid", _BROKER, receives=_GROUPS),
+    "tls": Known("nats", "tls://broker:4222/ORDERS?subject=orders.paid", _BROKER, receives=_GROUPS),
 }
 """What can be opened. A new transport is a line here, and a module of that name in this package."""
 

@@ -1,0 +1,53 @@
+"""Deliveries to NATS keep the contract of a transport, with a real server on the other side."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+
+import pytest
+from tests.servers.nats_server import LARGEST, NatsServer
+from tests.servers.streams import everything_in, fresh_stream
+
+from postroom.message import Message
+from postroom.testing.contracts import PublisherContract
+from postroom.testing.contracts.publisher import Rig
+from postroom.transports.nats import NatsPublisher
+from postroom.transports.nats.binding import message_of
+
+
+class NatsBroker:
+    """A stream of the run's server; a test that wants it to go away has one of its own behind it."""
+
+    def __init__(self, url: str, stream: str, own: NatsServer | None) -> None:
+        self.url, self.stream, self.own = url, stream, own
+
+    async def received(self) -> Sequence[Message]:
+        found = await asyncio.to_thread(everything_in, self.url, self.stream)
+        return [message_of(each.headers, each.data or b"")[0] for each in found]
+
+    async def go_away(self) -> None:
+        assert self.own is not None
+        await asyncio.to_thread(self.own.kill)
+
+    async def come_back(self) -> None:
+        assert self.own is not None
+        await asyncio.to_thread(self.own.start_again)
+
+
+class TestNatsTransport(PublisherContract):
+    @pytest.fixture
+    def broker(self, request: pytest.FixtureRequest) -> Iterator[NatsBroker]:
+        goes_away = "away" in request.function.__name__
+        own: NatsServer | None = request.getfixturevalue("nats_server") if goes_away else None
+        url = own.url if own else request.getfixturevalue("nats_url")
+        with fresh_stream(url) as stream:
+            yield NatsBroker(url, stream, own)
+
+    @pytest.fixture
+    async def rig(self, broker: NatsBroker) -> AsyncIterator[Rig]:
+        publisher = NatsPublisher(f"{broker.url}/{broker.stream}")
+        await publisher.open()
+        topic = f"{broker.stream}.paid"
+        yield Rig(publisher=publisher, topic=topic, unknown_topic=f"not-{topic}", too_large=LARGEST)
+        await publisher.close()

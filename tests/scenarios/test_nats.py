@@ -1,0 +1,247 @@
+"""A real relay carries to a real NATS that is killed under it, stands still, or is away when it starts: nothing is lost or
+doubled, every key is in order, nothing is dead, and a server that is away costs no message an attempt. And receivers that die
+while the server is killed have handled every message in the end, each key in order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.scenarios.test_kafka import (
+    AWAY,
+    CONCURRENCY,
+    EACH,
+    IN_FLIGHT,
+    KEYS,
+    PACE,
+    POSTROOM,
+    TIMES,
+    check_deliveries,
+    eventually,
+)
+from tests.servers.nats_server import NatsServer
+from tests.servers.streams import everything_in, fresh_stream
+
+from postroom.errors import TransportUnavailable
+from postroom.message import Message
+from postroom.store import Query, Record
+from postroom.stores import open_store
+from postroom.transport import Envelope, Sent
+from postroom.transports.nats import NatsConsumer, NatsPublisher
+from postroom.transports.nats.binding import message_of
+
+pytestmark = pytest.mark.timeout(240)  # pauses of the relay, on whatever machine this is
+
+
+@dataclass
+class Post:
+    """A store full of messages, and the stream that they go to."""
+
+    store: str
+    server: NatsServer
+    stream: str
+    folder: Path
+
+    @property
+    def said(self) -> str:
+        return (self.folder / "said").read_text()
+
+    @contextmanager
+    def relay(self, stream: str | None = None, concurrency: int = 1) -> Iterator[subprocess.Popen[bytes]]:
+        pace = [*PACE, "--concurrency", str(concurrency)]
+        to = f"{self.server.url}/{stream or self.stream}?subject={self.stream}.paid"
+        with (self.folder / "said").open("wb") as said:
+            relay = subprocess.Popen(
+                [*POSTROOM, "relay", "--store", self.store, "--to", to, "--drain", *pace, *TIMES],
+                cwd=self.folder,
+                env=dict(os.environ),
+                stdout=said,
+                stderr=subprocess.STDOUT,
+            )
+        try:
+            yield relay
+        finally:
+            relay.kill()
+            relay.wait()
+
+    def records(self) -> list[Record]:
+        async def find() -> list[Record]:
+            async with open_store(self.store) as store:
+                return list(await store.find(Query()))
+
+        return asyncio.run(find())
+
+    def published(self) -> int:
+        async def count() -> int:
+            async with open_store(self.store) as store:
+                return (await store.counts()).by_status.get("published", 0)
+
+        return asyncio.run(count())
+
+    def check(self) -> None:
+        """What stands in the stream against what was put, and what the store says of it."""
+        there = [message_of(each.headers, each.data or b"")[0] for each in everything_in(self.server.url, self.stream)]
+        check_deliveries([(str(message.key), message.data) for message in there])
+        assert len(there) == KEYS * EACH, "what was sent again within the stream's window stands there twice"
+        assert {record.status for record in self.records()} == {"published"}
+        assert "Traceback" not in self.said
+
+
+@pytest.fixture
+def post(database: str, tmp_path: Path, nats_server: NatsServer) -> Iterator[Post]:
+    async def fill() -> None:
+        async with open_store(database) as store:
+            await store.migrate()
+            for number in range(EACH):
+                await store.put([Message("order.paid", key=f"k{key}", data=number) for key in range(KEYS)])
+
+    asyncio.run(fill())
+    with fresh_stream(nats_server.url) as stream:
+        yield Post(database, nats_server, stream, tmp_path)
+
+
+def test_a_server_killed_under_load_and_started_again_loses_nothing(post: Post) -> None:
+    with post.relay(concurrency=CONCURRENCY) as relay:
+        eventually(lambda: post.published() >= 3 * IN_FLIGHT, "the relay is at work")
+        post.server.kill()
+        left = KEYS * EACH - post.published()
+        assert left > IN_FLIGHT, "the kill came too late to hurt"
+        eventually(lambda: AWAY in post.said, "the relay sees that the server is gone")
+        post.server.start_again()
+        assert relay.wait(100) == 0, post.said
+    post.check()
+    again = [record for record in post.records() if record.attempts > 1]
+    assert len(again) <= IN_FLIGHT, "more attempts were spent than messages were in flight"
+
+
+def test_a_server_that_stands_still_under_load_loses_nothing(post: Post) -> None:
+    with post.relay(concurrency=CONCURRENCY) as relay:
+        eventually(lambda: post.published() >= 3 * IN_FLIGHT, "the relay is at work")
+        with post.server.silent():
+            assert KEYS * EACH - post.published() > IN_FLIGHT, "it stood still too late to hurt"
+            time.sleep(6)  # longer than a send may take
+        assert relay.wait(100) == 0, post.said
+    post.check()
+
+
+def test_a_server_that_is_away_at_the_start_is_waited_for(post: Post) -> None:
+    post.server.kill()
+    with post.relay() as relay:
+        eventually(lambda: AWAY in post.said, "the relay sees that the server is not there")
+        assert post.published() == 0
+        post.server.start_again()
+        assert relay.wait(100) == 0, post.said
+    post.check()
+    assert {record.attempts for record in post.records()} == {1}, "an attempt was spent on a server that was away"
+
+
+def test_a_typo_in_the_stream_is_told_at_the_start_in_one_sentence(post: Post) -> None:
+    with post.relay(stream="ORDRS") as relay:
+        assert relay.wait(60) == 2, post.said
+    assert "There is no stream 'ORDRS'" in post.said
+    assert "Traceback" not in post.said
+    assert {(record.status, record.attempts) for record in post.records()} == {("pending", 0)}
+
+
+RECEIVE = """
+import asyncio, sys
+from datetime import timedelta
+from pathlib import Path
+from postroom.errors import TransportUnavailable
+from postroom.transports.nats import NatsConsumer
+
+async def main(url, name):
+    consumer, log = NatsConsumer(url, group="billing", prefetch=20), Path(name).open("a", buffering=1)
+    while True:
+        try:
+            await consumer.open()
+            break
+        except TransportUnavailable:
+            await asyncio.sleep(0.1)
+    while True:
+        try:
+            deliveries = await consumer.receive(10, wait=timedelta(seconds=1))
+        except TransportUnavailable:
+            await asyncio.sleep(0.1)
+            continue
+        for delivery in deliveries:
+            if consumer.is_lost(delivery):
+                break
+            log.write(f"{delivery.message.key} {delivery.message.data}\\n")
+            await asyncio.sleep(0.001)
+            await consumer.ack([delivery])
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+def test_receivers_killed_while_the_server_is_killed_too_handle_everything_in_order(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    log = tmp_path / "handled"
+    log.touch()
+
+    async def fill(url: str) -> None:
+        consumer = NatsConsumer(url, group="billing")
+        await consumer.open()
+        await consumer.close()
+        publisher = NatsPublisher(url)
+        await publisher.open()
+        batch = [Envelope(Message("t", key=f"k{key}", data=number)) for number in range(EACH) for key in range(KEYS)]
+        outcomes = await publisher.publish(batch, timeout=timedelta(seconds=60))
+        assert {type(each) for each in outcomes} == {Sent}
+        await publisher.close()
+
+    def handled() -> list[tuple[str, int]]:
+        lines = [line.split() for line in log.read_text().splitlines()]
+        return [(key, int(number)) for key, number in lines]
+
+    with fresh_stream(nats_server.url) as stream:
+        url = f"{nats_server.url}/{stream}?subject={stream}.paid&ack_wait=2s"
+        asyncio.run(fill(url))
+        receivers = [_receiver(url, log) for _ in range(2)]
+        try:
+            for enough in (300, 800, 1_300):
+                eventually(lambda enough=enough: len(handled()) >= enough, f"{enough} are handled")  # type: ignore[misc]
+                receivers[0].kill()
+                receivers.pop(0).wait()
+                receivers.append(_receiver(url, log))
+                if enough == 800:
+                    nats_server.kill()
+                    nats_server.start_again()
+            eventually(lambda: len(set(handled())) == KEYS * EACH, "everything is handled", seconds=90)
+        finally:
+            for receiver in receivers:
+                receiver.kill()
+                receiver.wait()
+    check_deliveries(handled())
+
+
+def _receiver(url: str, log: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", RECEIVE, url, str(log)], env=dict(os.environ))
+
+
+def test_the_library_is_quiet(nats_server: NatsServer, capfd: pytest.CaptureFixture[str]) -> None:
+    """A server that goes is our business to tell of, in one sentence; not the library's, with a traceback."""
+
+    async def see_it_go() -> None:
+        consumer = NatsConsumer(f"{nats_server.url}/{stream}")
+        await consumer.open()
+        nats_server.kill()
+        for _ in range(3):
+            with suppress(TransportUnavailable):
+                await consumer.receive(1, wait=timedelta(seconds=1))
+        await consumer.close()
+
+    with fresh_stream(nats_server.url) as stream:
+        asyncio.run(see_it_go())
+    assert "encountered error" not in capfd.readouterr().err
