@@ -38,7 +38,7 @@ TRANSPORTS = {
     "local": Known("local", "local://shop.mail:send", frozenset({"concurrency"})),
     "http": Known("http", "http://localhost:8080/hooks", _HTTP),
     "https": Known("http", "https://shop.example/hooks", _HTTP),
-    "kafka": Known("kafka", "kafka://broker:9092/orders", _BROKER),
+    "kafka": Known("kafka", "kafka://broker:9092/orders", _BROKER, receives=_GROUPS),
 }
 """What can be opened. A new transport is a line here, and a module of that name in this package."""
 
