@@ -1,4 +1,4 @@
-"""A receiver as a program: `python -m tests.scenarios.receiver URL GROUP FILE`. What it handled stands in the file, a line each."""
+"""A receiver as a program: `python -m tests.scenarios.receiver URL GROUP FILE`. The file has a line for all that it handled."""
 
 from __future__ import annotations
 

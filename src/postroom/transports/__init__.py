@@ -36,7 +36,7 @@ TRANSPORTS = {
     "memory": Known("memory", "memory://", receives=_GROUPS),
     "null": Known("null", "null://"),
     "local": Known("local", "local://shop.mail:send", frozenset({"concurrency"})),
-    "http": Known("http", "http://localhost:8080/hooks", _HTTP),
+    "http": Known("http", "http://localhost:8080/hooks", _HTTP, receives=frozenset({"prefetch", "secrets"})),
     "https": Known("http", "https://shop.example/hooks", _HTTP),
     "kafka": Known("kafka", "kafka://broker:9092/orders", _BROKER, receives=_GROUPS),
 }

@@ -66,10 +66,8 @@ class KafkaConsumer:
             await self.open()
         while True:
             self._news.clear()
-            if self._reader is not None:
-                self._check(self._reader)
             now = monotonic()
-            if taken := self._hands.take(limit, now):
+            if taken := self._take(limit, now):
                 return taken
             if now >= until:
                 return []
@@ -99,6 +97,13 @@ class KafkaConsumer:
         if reader is not None:
             await asyncio.to_thread(reader.stop, CLOSE_SECONDS)
             self._hands.lose_all()
+
+    def _take(self, limit: int, now: float) -> Sequence[Delivery]:
+        reader = self._reader
+        if reader is None:
+            return []  # closed meanwhile
+        self._check(reader)
+        return [] if reader.is_in_doubt else self._hands.take(limit, now)
 
     def _check(self, reader: Reader) -> None:
         """Raise what keeps us from receiving."""

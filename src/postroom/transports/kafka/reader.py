@@ -54,6 +54,13 @@ class Reader:
         self._commit_at = self._probe_at = 0.0
         self._thread = Thread(target=self._run, name="postroom-kafka-reader", daemon=True)
 
+    @property
+    def is_in_doubt(self) -> bool:
+        """Something went wrong with a connection, and whether the brokers are away is not known yet, or known too well.
+
+        What is handed out meanwhile would come again if they are away for long."""
+        return bool(self._noted)
+
     def start(self) -> None:
         """Connect, and read until it is stopped."""
         self._thread.start()
@@ -149,7 +156,7 @@ class Reader:
     def _look_around(self, consumer: Consumer) -> None:
         """Something went wrong with a connection: does anybody answer?"""
         now = monotonic()
-        if not self._noted or now < self._probe_at:
+        if not self._noted or (self.away is not None and now < self._probe_at):
             return
         try:
             consumer.list_topics(self._subscription.topics[0], timeout=PROBE_SECONDS)
@@ -158,7 +165,7 @@ class Reader:
         else:
             self.away = None
             self._noted.clear()
-        self._probe_at = now + PROBE_SECONDS
+        self._probe_at = monotonic() + PROBE_SECONDS
         self._tell()
 
     def _look_for_topics(self, consumer: Consumer) -> None:

@@ -24,7 +24,6 @@ OWN: dict[str, Any] = {
 }
 FREE: dict[str, Any] = {
     "check.crcs": True,
-    "log.connection.close": False,
     # A topic just made is found soon after, not only five minutes later.
     "topic.metadata.refresh.interval.ms": 30_000,
     # A broker that comes back is found soon.
