@@ -46,6 +46,7 @@ class Post:
         with (self.log.parent / f"said-{len(self.receivers)}").open("wb") as said:
             started = subprocess.Popen(
                 [sys.executable, "-m", "tests.scenarios.receiver", url, "billing", str(self.log)],
+                cwd=Path(__file__).parents[2],
                 stdout=said,
                 stderr=subprocess.STDOUT,
             )

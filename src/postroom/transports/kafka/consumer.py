@@ -15,7 +15,6 @@ from postroom.transports.kafka.hands import Hands
 from postroom.transports.kafka.reader import OPEN_SECONDS, Reader
 
 PREFETCH_DEFAULT = 500
-CLOSE_SECONDS = 15.0
 
 
 class KafkaConsumer:
@@ -95,7 +94,7 @@ class KafkaConsumer:
         """Commit what is done and leave the group, so that others have the partitions at once."""
         reader, self._reader = self._reader, None
         if reader is not None:
-            await asyncio.to_thread(reader.stop, CLOSE_SECONDS)
+            await asyncio.to_thread(reader.stop)
             self._hands.lose_all()
 
     def _take(self, limit: int, now: float) -> Sequence[Delivery]:

@@ -91,6 +91,10 @@ class Hands:
         """Is there so much room that fetching is worth beginning again?"""
         return self._waits <= self._waiting_max // 2 and self._bytes <= WAITING_BYTES // 2
 
+    def is_busy(self) -> bool:
+        """Is anything in hand, or waiting?"""
+        return bool(self._in_hand or self._waits)
+
     def untold(self) -> list[Done]:
         """What is to be committed. It counts as told from now on, until `not_told`."""
         with self._lock:

@@ -32,6 +32,10 @@ ROOM_SECONDS = 0.5
 ROOM_PAUSE = 0.005
 COMMIT_SECONDS = 0.2
 PROBE_SECONDS = 1.0
+PROBE_QUICK = 0.1
+"""So long at most an answer takes, unless something is wrong."""
+LEAVE_SECONDS = 15.0
+LEAVE_SECONDS_AWAY = 1.0
 
 
 class Reader:
@@ -52,23 +56,23 @@ class Reader:
         self._is_paused = False
         self._is_pausing_known = True
         self._commit_at = self._probe_at = 0.0
+        self._asked_at: float | None = None
         self._thread = Thread(target=self._run, name="postroom-kafka-reader", daemon=True)
 
     @property
     def is_in_doubt(self) -> bool:
-        """Something went wrong with a connection, and whether the brokers are away is not known yet, or known too well.
-
-        What is handed out meanwhile would come again if they are away for long."""
-        return bool(self._noted)
+        """Is it doubtful that the brokers are there? What is handed out meanwhile comes again if they are away for long."""
+        asked_at = self._asked_at
+        return bool(self._noted) or (asked_at is not None and monotonic() - asked_at > PROBE_QUICK)
 
     def start(self) -> None:
         """Connect, and read until it is stopped."""
         self._thread.start()
 
-    def stop(self, seconds: float) -> None:
-        """Commit what is done, and leave the group. Waits so long at most; then it goes on by itself."""
+    def stop(self) -> None:
+        """Commit what is done, and leave the group. When nobody answers, it goes on trying by itself for a while."""
         self._stopping.set()
-        self._thread.join(seconds)
+        self._thread.join(LEAVE_SECONDS if self.away is None else LEAVE_SECONDS_AWAY)
 
     # ── the thread ──
 
@@ -154,17 +158,23 @@ class Reader:
         self._hands.not_told(failed)
 
     def _look_around(self, consumer: Consumer) -> None:
-        """Something went wrong with a connection: does anybody answer?"""
+        """Does anybody answer? Asked when a connection broke; and while there is work, since news of that then stands in line
+        behind all that librdkafka has fetched ahead."""
         now = monotonic()
-        if not self._noted or (self.away is not None and now < self._probe_at):
+        is_news = bool(self._noted) and self.away is None
+        if not is_news and (now < self._probe_at or not (self._noted or self._hands.is_busy())):
             return
+        self._asked_at = now
         try:
             consumer.list_topics(self._subscription.topics[0], timeout=PROBE_SECONDS)
-        except KafkaException:
+        except KafkaException as exc:
+            if not self._noted:  # what librdkafka noted by itself names the cause; this does not
+                self._noted.append(exc.args[0])
             self.away = answers.away(self._noted, self._subscription.shown).error
         else:
             self.away = None
             self._noted.clear()
+        self._asked_at = None
         self._probe_at = monotonic() + PROBE_SECONDS
         self._tell()
 
