@@ -20,7 +20,7 @@ from postroom.errors import ConfigError, TransportUnavailable
 from postroom.message import Message
 from postroom.testing.contracts.consumer import data_of, numbered, receive
 from postroom.transport import Envelope, Sent
-from postroom.transports.kafka import KafkaConsumer, KafkaPublisher, hands
+from postroom.transports.kafka import KafkaConsumer, KafkaPublisher, hands, reader
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]
 
@@ -119,6 +119,22 @@ async def test_what_is_in_hand_while_a_partition_moves_is_lost_and_its_acknowled
         assert sorted(data_of(theirs), key=str) == sorted(data_of(lost), key=str)
         await first.close()
         assert committed(kafka_url, topic, 2) == 0, "what was lost must not be committed by whoever lost it"
+
+
+async def test_what_is_done_when_a_partition_moves_is_told_before_it_goes(
+    kafka_url: str, open_consumer: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "COMMIT_SECONDS", 1000)
+    with fresh_topic(kafka_url, partitions=2) as topic:
+        first = await open_consumer(kafka_url, topic)
+        await publish(kafka_url, topic, *(Message("n", key=f"k{number}", data=number) for number in range(20)))
+        await first.ack(await receive(first, 20))
+        second = await open_consumer(kafka_url, topic)
+        assert await receive(second, 1, patience=2 * SECOND) == []
+        await publish(kafka_url, topic, *(Message("n", key=f"k{number}", data=number) for number in range(20, 40)))
+        fresh = await receive(second, 20, patience=2 * SECOND)
+        assert 0 < len(fresh) < 20, "each has a partition"
+        assert min(int(str(each)) for each in data_of(fresh)) >= 20
 
 
 async def test_a_receiver_that_leaves_makes_room_at_once(kafka_url: str, open_consumer: Open) -> None:
@@ -223,6 +239,50 @@ async def test_whom_the_broker_does_not_know_is_told_so(kafka_broker: Broker) ->
         await publish(kafka_broker.url, topic, *numbered(1))
         assert data_of(await receive(right, 1)) == [0]
         await right.close()
+
+
+@pytest.mark.parametrize("kind", ["topic", "group"])
+async def test_who_may_not_read_is_told_so_and_reads_once_it_may(kafka_broker: Broker, kind: str) -> None:
+    with fresh_topic(kafka_broker.url) as topic:
+        await publish(kafka_broker.url, topic, *numbered(1))
+        login = f"security.protocol=SASL_PLAINTEXT&sasl.mechanisms=PLAIN&sasl.username={LOCKED}"
+        url = f"{kafka_broker.locked_url}/{topic}?{PACE}&{login}&sasl.password={LOCKED_PASSWORD}"
+        forget = deny_reading(kafka_broker.url, kind, topic if kind == "topic" else "closed")
+        consumer = KafkaConsumer(url, group="closed")
+        with pytest.raises(TransportUnavailable, match=r"does not let us read .*[Aa]uthorization") as caught:
+            await _receive_for_ever(consumer)
+        assert LOCKED_PASSWORD not in str(caught.value)
+        forget()
+        assert data_of(await receive(consumer, 1, patience=60 * SECOND)) == [0]
+        await consumer.close()
+
+
+def deny_reading(url: str, kind: str, name: str) -> Callable[[], None]:
+    """Deny the locked user to read this topic or group; what is returned allows it again."""
+    from confluent_kafka.admin import AdminClient, _acl
+    from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
+
+    resource = ResourceType.TOPIC if kind == "topic" else ResourceType.GROUP
+    who, literal = f"User:{LOCKED}", ResourcePatternType.LITERAL
+    rules = [
+        _acl.AclBinding(resource, name, literal, who, "*", operation, permission)
+        for operation, permission in (
+            (_acl.AclOperation.READ, _acl.AclPermissionType.DENY),
+            (_acl.AclOperation.DESCRIBE, _acl.AclPermissionType.ALLOW),
+        )
+    ]
+    admin = AdminClient({"bootstrap.servers": servers_of(url), "log_level": 0})
+    for done in admin.create_acls(rules).values():
+        done.result(20)
+
+    def forget() -> None:
+        every = _acl.AclBindingFilter(
+            resource, name, literal, who, "*", _acl.AclOperation.ANY, _acl.AclPermissionType.ANY
+        )
+        for done in admin.delete_acls([every]).values():
+            done.result(20)
+
+    return forget
 
 
 async def test_a_topic_made_anew_under_a_receiver_is_read_from_its_beginning(

@@ -90,8 +90,9 @@ def test_an_event_that_is_all_in_the_value_is_read_as_well() -> None:
         ([("ce_id", b"\xff"), ("ce_type", b"x")], b"hello", "no UTF-8"),
         ([("ce_id", None), ("ce_type", b"x")], None, "no CloudEvents id"),
         ([("content-type", b"application/cloudevents+json")], b"[]", "no JSON object"),
+        ([("ce_id", 5)], b"hello", "It cannot be read"),
     ],
-    ids=["bare", "no type", "broken", "null", "structured"],
+    ids=["bare", "no type", "broken", "null", "structured", "stranger than that"],
 )
 def test_what_is_no_event_says_why_and_keeps_its_bytes_and_its_id(headers: Any, value: Any, why: str) -> None:
     found = reading(headers, value=value, key=b"order-7")
