@@ -143,6 +143,8 @@ class ConsumerCapabilities:
     """Several receivers of one group share the messages among them."""
     counts_redeliveries: bool
     """The broker says how often a message was delivered before; else 0 and 1 are told apart, at best."""
+    holds: bool = True
+    """What is in hand stays so, however long it takes; else it is lost after a while, and comes again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,8 +186,8 @@ class Consumer(Protocol):
     """The receiving side of a transport. Opened by `postroom.open_consumer(url)`.
 
     Every delivery ends by exactly one of `ack`, `nack` and `terminate`. Until then it is this receiver's, however long that
-    takes: where the broker sets a time limit, the consumer prolongs it by itself. Acknowledging a delivery that is lost
-    meanwhile (the connection broke, the partition moved) is no error: it comes again, somewhere."""
+    takes (where it `holds`): where the broker sets a time limit, the consumer prolongs it by itself. Acknowledging a delivery
+    that is lost meanwhile (the connection broke, the partition moved) is no error: it comes again, somewhere."""
 
     @property
     def capabilities(self) -> ConsumerCapabilities:

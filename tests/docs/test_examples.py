@@ -7,20 +7,24 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from tests.servers import queues, streams
+from tests.servers.ports import free_port
 from tests.servers.queues import fresh_queue, with_queue
 from tests.servers.topics import everything_in
 
-from postroom import Settings, open_store, open_transport
+from postroom import Message, Settings, open_store, open_transport
 from postroom.settings import load
 from postroom.store import Query, Record
+from postroom.transport import Envelope, Outcome, Sent, TransportOptions, Unavailable
 from postroom.transports import TRANSPORTS
 from postroom.transports.sqs.reading import event_in
 from postroom.urls import redact
@@ -215,6 +219,45 @@ def test_a_python_block_for_nats_carries_what_was_put_or_receives_it(
 
 def nats_messages(url: str, stream: str) -> list[Any]:
     return list(streams.everything_in(url, stream))
+
+
+@pytest.mark.parametrize("block", [b for b in blocks("python") if "server=received-kafka" in b.options], ids=str)
+def test_a_python_block_that_receives_from_kafka_prints_what_was_sent(
+    block: Block, tmp_path: Path, kafka_url: str, kafka_topic: str
+) -> None:
+    url = f"{kafka_url}/{kafka_topic}"
+    assert isinstance(send(url), Sent)
+    assert run(block.code.replace(KAFKA, url), tmp_path) == "order.paid order-7 {'amount': 12}\n"
+
+
+@pytest.mark.parametrize("block", [b for b in blocks("python") if "server=received-http" in b.options], ids=str)
+def test_a_python_block_that_receives_webhooks_answers_and_prints_what_was_sent(block: Block, tmp_path: Path) -> None:
+    port = str(free_port())
+    (secret,) = set(re.findall(r"whsec_[\w+/=]+", block.code))
+    code = [sys.executable, "-W", "error", "-c", block.code.replace("8080", port)]
+    with subprocess.Popen(code, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as receiver:
+        outcome: Outcome | None = None
+        for _ in range(100):
+            outcome = send(f"http://127.0.0.1:{port}/hooks", secrets=(secret,))
+            if not isinstance(outcome, Unavailable) or receiver.poll() is not None:
+                break
+            time.sleep(0.1)
+        receiver.terminate()
+        said, wrong = receiver.communicate(timeout=30)
+    assert outcome == Sent(204), wrong
+    assert said == "order.paid order-7\n"
+
+
+def send(url: str, **options: Any) -> Outcome:
+    async def publish() -> Outcome:
+        publisher = open_transport(url, TransportOptions(**options))
+        await publisher.open()
+        message = Message("order.paid", key="order-7", data={"amount": 12})
+        (outcome,) = await publisher.publish([Envelope(message)], timeout=timedelta(seconds=10))
+        await publisher.close()
+        return outcome
+
+    return asyncio.run(publish())
 
 
 @pytest.mark.parametrize("url", [line for b in blocks("url") for line in b.code.splitlines()])

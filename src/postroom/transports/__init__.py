@@ -36,12 +36,12 @@ TRANSPORTS = {
     "memory": Known("memory", "memory://", receives=_GROUPS),
     "null": Known("null", "null://"),
     "local": Known("local", "local://shop.mail:send", frozenset({"concurrency"})),
-    "http": Known("http", "http://localhost:8080/hooks", _HTTP),
+    "http": Known("http", "http://localhost:8080/hooks", _HTTP, receives=frozenset({"prefetch", "secrets"})),
     "https": Known("http", "https://shop.example/hooks", _HTTP),
-    "kafka": Known("kafka", "kafka://broker:9092/orders", _BROKER),
     "sqs": Known("sqs", "sqs://eu-central-1/orders.fifo", _BROKER, receives=frozenset({"prefetch"})),
     "nats": Known("nats", "nats://broker:4222/ORDERS?subject=orders.paid", _BROKER, receives=_GROUPS),
     "tls": Known("nats", "tls://broker:4222/ORDERS?subject=orders.paid", _BROKER, receives=_GROUPS),
+    "kafka": Known("kafka", "kafka://broker:9092/orders", _BROKER, receives=_GROUPS),
 }
 """What can be opened. A new transport is a line here, and a module of that name in this package."""
 

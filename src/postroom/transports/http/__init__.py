@@ -1,4 +1,4 @@
-"""Deliveries by HTTP: CloudEvents in binary mode, signed by Standard Webhooks, answered message by message."""
+"""Deliveries by HTTP, and from it: CloudEvents, signed by Standard Webhooks, answered message by message."""
 
 from postroom.errors import MissingDependency
 
@@ -9,11 +9,14 @@ except ModuleNotFoundError as exc:
         "Deliveries by HTTP need aiohttp, which is not installed: run `pip install 'postroom[http]'`.", extra="http"
     ) from exc
 
-from postroom.transport import Publisher, TransportOptions
+from postroom.transport import Consumer, ConsumerOptions, Publisher, TransportOptions
 from postroom.transports import SOURCE_DEFAULT
+from postroom.transports.http.desk import PREFETCH_DEFAULT
 from postroom.transports.http.publisher import CONCURRENCY_DEFAULT, HttpPublisher
+from postroom.transports.http.receiver import Receiver
+from postroom.transports.http.server import HttpConsumer
 
-__all__ = ["HttpPublisher", "open_publisher"]
+__all__ = ["HttpConsumer", "HttpPublisher", "Receiver", "open_consumer", "open_publisher"]
 
 
 def open_publisher(url: str, options: TransportOptions) -> Publisher:
@@ -25,3 +28,9 @@ def open_publisher(url: str, options: TransportOptions) -> Publisher:
         public_only=options.public_only,
         concurrency=options.concurrency or CONCURRENCY_DEFAULT,
     )
+
+
+def open_consumer(url: str, options: ConsumerOptions) -> Consumer:
+    """See `postroom.transports.open_consumer`."""
+    prefetch = PREFETCH_DEFAULT if options.prefetch is None else options.prefetch
+    return HttpConsumer(url, secrets=options.secrets, prefetch=prefetch)

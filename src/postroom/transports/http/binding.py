@@ -27,7 +27,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 def headers_of(message: Message, *, source: str, keys: Sequence[bytes] = ()) -> dict[str, str]:
     """Every header of the request; ValueError when the message cannot be written as one."""
-    headers = {name.lower(): value for name, value in message.headers.items() if not _is_owned(name.lower())}
+    headers = {name.lower(): value for name, value in message.headers.items() if not is_owned(name.lower())}
     attributes = cloudevent(message, source)
     headers["content-type"] = attributes.pop("datacontenttype")
     headers["idempotency-key"] = message.idempotency_key or str(message.id)
@@ -52,5 +52,6 @@ def encode(value: str) -> str:
     return quote(value, safe=_SAFE)
 
 
-def _is_owned(name: str) -> bool:
+def is_owned(name: str) -> bool:
+    """Is it a header that the request itself has a say in, and no message?"""
     return name in _OWNED or name.startswith(_OWNED_PREFIXES)

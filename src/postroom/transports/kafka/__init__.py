@@ -1,4 +1,4 @@
-"""Deliveries to Kafka: CloudEvents in binary mode, by an idempotent producer, every answer waited for.
+"""Deliveries to Kafka and from it: CloudEvents in binary mode, an idempotent producer, offsets committed when done.
 
 ```
    publish ─▶ a line of its own ─▶ look: is the broker there, and the topics?    line.py
@@ -8,6 +8,14 @@
 
 A line is one librdkafka producer that serves one batch at a time: whoever publishes polls, and what is purged when the time
 is up is that batch alone. Nothing is left in a line when `publish` returns.
+
+```
+   the group ─▶ a thread that always polls ─▶ the hands ─▶ receive               reader.py, hands.py
+        ▲                  │                      │ ▲
+        └── commit ◀───────┘ ◀── what is done ────┘ └── ack, nack, terminate     place.py
+```
+
+A partition is committed up to the first record that is not done. What is refused waits in the hands, and its key with it.
 """
 
 from postroom.errors import MissingDependency
@@ -20,13 +28,20 @@ except ModuleNotFoundError as exc:
         extra="kafka",
     ) from exc
 
-from postroom.transport import Publisher, TransportOptions
-from postroom.transports import SOURCE_DEFAULT
+from postroom.transport import Consumer, ConsumerOptions, Publisher, TransportOptions
+from postroom.transports import GROUP_DEFAULT, SOURCE_DEFAULT
+from postroom.transports.kafka.consumer import PREFETCH_DEFAULT, KafkaConsumer
 from postroom.transports.kafka.publisher import KafkaPublisher
 
-__all__ = ["KafkaPublisher", "open_publisher"]
+__all__ = ["KafkaConsumer", "KafkaPublisher", "open_consumer", "open_publisher"]
 
 
 def open_publisher(url: str, options: TransportOptions) -> Publisher:
     """See `postroom.transports.open_transport`."""
     return KafkaPublisher(url, source=options.source or SOURCE_DEFAULT)
+
+
+def open_consumer(url: str, options: ConsumerOptions) -> Consumer:
+    """See `postroom.transports.open_consumer`."""
+    prefetch = PREFETCH_DEFAULT if options.prefetch is None else options.prefetch
+    return KafkaConsumer(url, group=options.group or GROUP_DEFAULT, prefetch=prefetch)

@@ -34,7 +34,7 @@ _WE_ARE_NOT_ALLOWED = {
     KafkaError._AUTHENTICATION,  # noqa: SLF001
 }
 _PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT, KafkaError._MSG_TIMED_OUT}  # noqa: SLF001
-_ALL_DOWN = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 - it says nothing that the others do not
+_ALL_DOWN = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 - it says nothing of the cause: the others do
 _WHY_AWAY = {
     KafkaError._AUTHENTICATION: "AUTHENTICATION_FAILED",  # noqa: SLF001
     KafkaError._SSL: "TLS_FAILED",  # noqa: SLF001

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from confluent_kafka import KafkaException, Producer
@@ -14,7 +15,7 @@ from postroom.errors import ConfigError
 from postroom.urls import redact, split_scheme
 
 EXAMPLE = "kafka://broker:9092/orders"
-HANDBOOK = "docs/how-to/send-to-kafka.md says which ones there are"
+HANDBOOK = "docs/how-to/send-to-kafka.md and receive-from-kafka.md say which ones there are"
 
 
 class Log:
@@ -56,25 +57,29 @@ _DURABLE = "without it Sent would not mean that the message is safe"
 _ORDER = "the order of a key rests on it"
 _TIME = "the relay's --send-timeout decides how long a send may take"
 _SHOWN = "a key in a URL would be shown; give the file's name, as in ssl.key.location=/run/secrets/key.pem"
-_OURS = "Postroom needs to set it itself"
-REFUSED = {
+OURS = "Postroom needs to set it itself"
+REFUSED_BY_BOTH = {
     **dict.fromkeys(("bootstrap.servers", "metadata.broker.list"), _SERVERS),
+    **dict.fromkeys(("ssl.key.pem", "sasl.oauthbearer.assertion.private.key.pem", "sasl.oauthbearer.config"), _SHOWN),
+    **dict.fromkeys(("log.queue", "opaque", "plugin.library.paths", "test.mock.num.brokers", "enabled_events"), OURS),
+}
+"""What has no place in a URL, whether one sends or receives."""
+REFUSED = {
+    **REFUSED_BY_BOTH,
     **dict.fromkeys(("acks", "request.required.acks"), _DURABLE),
     **dict.fromkeys(("enable.idempotence", "enable.gapless.guarantee"), _ORDER),
     **dict.fromkeys(("max.in.flight", "max.in.flight.requests.per.connection"), _ORDER),
     **dict.fromkeys(("retries", "message.send.max.retries", "queuing.strategy"), _ORDER),
     **dict.fromkeys(("message.timeout.ms", "delivery.timeout.ms", "transaction.timeout.ms"), _TIME),
     **dict.fromkeys(("linger.ms", "queue.buffering.max.ms"), "every batch is sent at once"),
-    **dict.fromkeys(("ssl.key.pem", "sasl.oauthbearer.assertion.private.key.pem", "sasl.oauthbearer.config"), _SHOWN),
-    **dict.fromkeys(("transactional.id", "delivery.report.only.error", "log.queue", "opaque"), _OURS),
-    **dict.fromkeys(("plugin.library.paths", "test.mock.num.brokers", "enabled_events"), _OURS),
+    **dict.fromkeys(("transactional.id", "delivery.report.only.error"), OURS),
 }
-_CALLBACK = re.compile(r"(?:^|[._])(?:cb|logger|partitioner_cb|on_delivery)$")
+_CALLBACK = re.compile(r"(?:^|[._])(?:cb|logger|partitioner_cb|on_delivery|on_commit|on_assign|on_revoke|on_lost)$")
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """A URL, read and found safe."""
+    """A URL, read and found safe for sending."""
 
     shown: str
     """Brokers and topic, for people."""
@@ -87,8 +92,26 @@ class Settings:
         return {**self.producer, "enable.gapless.guarantee": False}
 
 
+class Address(NamedTuple):
+    """What stands in a URL, whoever reads it."""
+
+    shown: str
+    servers: str
+    topic: str | None
+    chosen: dict[str, str]
+    """The settings behind the topic."""
+
+
 def read(url: str) -> Settings:
-    """The settings in a URL, or ConfigError."""
+    """The settings in a URL to send to, or ConfigError."""
+    shown, servers, topic, chosen = split(url, REFUSED)
+    producer = {**FREE, **chosen, **OWN, "bootstrap.servers": servers}
+    try_out(Producer, producer)
+    return Settings(shown, topic, producer)
+
+
+def split(url: str, refused: Mapping[str, str]) -> Address:
+    """The parts of a URL; ConfigError where there are none, or a setting is one of the refused, which say why."""
     where, _, query = split_scheme(url)[1].partition("?")
     servers, _, topic = where.partition("/")
     if "@" in servers:
@@ -97,13 +120,10 @@ def read(url: str) -> Settings:
         )
     if not servers.strip(",") or "/" in topic or "#" in url:
         raise ConfigError(f"{redact(url)} names no Kafka brokers and topic; give them like {EXAMPLE}.")
-    chosen = _parameters(query, url)
-    producer = {**FREE, **chosen, **OWN, "bootstrap.servers": servers}
-    _try_out(producer)
-    return Settings(f"kafka://{where}", unquote(topic) or None, producer)
+    return Address(f"kafka://{where}", servers, unquote(topic) or None, _parameters(query, url, refused))
 
 
-def _parameters(query: str, url: str) -> dict[str, str]:
+def _parameters(query: str, url: str, refused: Mapping[str, str]) -> dict[str, str]:
     chosen: dict[str, str] = {}
     for part in filter(None, query.split("&")):
         # Not parse_qsl: it reads + as a space, and passwords have them.
@@ -111,7 +131,7 @@ def _parameters(query: str, url: str) -> dict[str, str]:
         name = unquote(name)
         if not equals:
             raise ConfigError(f"The setting {name!r} in {redact(url)} has no value; write {name}=….")
-        if reason := "it is no setting but a function" if _CALLBACK.search(name) else REFUSED.get(name):
+        if reason := "it is no setting but a function" if _CALLBACK.search(name) else refused.get(name):
             raise ConfigError(f"The setting {name} cannot stand in a Kafka URL: {reason}.", setting=name)
         if name in chosen:
             raise ConfigError(f"The setting {name} stands in the Kafka URL twice; keep one of them.", setting=name)
@@ -119,10 +139,10 @@ def _parameters(query: str, url: str) -> dict[str, str]:
     return chosen
 
 
-def _try_out(producer: dict[str, Any]) -> None:
+def try_out(make: Callable[[dict[str, Any]], Any], told: dict[str, Any]) -> None:
     """Let librdkafka judge the settings, with no broker to connect to."""
     try:
-        Producer({**producer, "bootstrap.servers": "", "logger": LOG})
+        make({**told, "bootstrap.servers": "", "logger": LOG})
     except KafkaException as exc:
         said = " ".join(exc.args[0].str().split()).rstrip(".")
         raise ConfigError(f"librdkafka does not take the settings of the Kafka URL: {said}; {HANDBOOK}.") from exc
