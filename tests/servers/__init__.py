@@ -44,6 +44,7 @@ REGISTRY = {
     "mariadb": "tests.servers.mariadb",
     "mongo": "tests.servers.mongo",
     "mongo_standalone": "tests.servers.mongo_standalone",
+    "redis": "tests.servers.redis",
 }
 
 

@@ -6,18 +6,20 @@ POSTROOM_REQUIRE_SERVERS=1 (or `all`, or names with commas) makes a missing serv
 from __future__ import annotations
 
 import os
+import secrets
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
-from tests.servers import REGISTRY, NotHere, Server, Unavailable, kafka, mongo, start
+from tests.servers import REGISTRY, NotHere, Server, Unavailable, kafka, mongo, redis, start
 from tests.servers.broker import Broker, broker_of_my_own
 from tests.servers.cluster import LOCKED, LOCKED_PASSWORD
 from tests.servers.databases import fresh_database, fresh_mariadb_database, in_database
 from tests.servers.mongod import Mongod, mongod_of_my_own
 from tests.servers.run import current
 from tests.servers.topics import fresh_topic
+from tests.servers.valkeyd import Valkey, valkey_of_my_own
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -185,3 +187,30 @@ def mongo_server() -> Iterator[Mongod]:
         except (NotHere, OSError) as error:
             do_without("mongo", str(error))
         yield server
+
+
+@pytest.fixture(scope="session")
+def redis_url() -> str:
+    """The URL of a Redis or Valkey on which this test run may make streams, without a stream in it."""
+    return have("redis").url
+
+
+@pytest.fixture
+def redis_stream() -> str:
+    """A name for a stream that nobody else has."""
+    return f"test:{os.getpid()}:{secrets.token_hex(5)}"
+
+
+@pytest.fixture
+def redis_server() -> Iterator[Valkey]:
+    """A Valkey of this test's own, which it may kill and start again."""
+    with ExitStack() as ending:
+        yield own_redis(ending)
+
+
+def own_redis(ending: ExitStack, **settings: str) -> Valkey:
+    """A Valkey with these settings, for as long as *ending* is open."""
+    try:
+        return ending.enter_context(valkey_of_my_own(redis.program(), **settings))
+    except (NotHere, OSError) as error:
+        do_without("redis", str(error))

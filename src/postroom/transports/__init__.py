@@ -39,6 +39,10 @@ TRANSPORTS = {
     "http": Known("http", "http://localhost:8080/hooks", _HTTP),
     "https": Known("http", "https://shop.example/hooks", _HTTP),
     "kafka": Known("kafka", "kafka://broker:9092/orders", _BROKER),
+    "redis": Known("redis_streams", "redis://server:6379/orders", _BROKER, _GROUPS),
+    "rediss": Known("redis_streams", "rediss://server:6379/orders", _BROKER, _GROUPS),
+    "valkey": Known("redis_streams", "valkey://server:6379/orders", _BROKER, _GROUPS),
+    "valkeys": Known("redis_streams", "valkeys://server:6379/orders", _BROKER, _GROUPS),
 }
 """What can be opened. A new transport is a line here, and a module of that name in this package."""
 
