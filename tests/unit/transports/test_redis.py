@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
+import socket
+import ssl
+import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +25,7 @@ from postroom.errors import ConfigError, TransportUnavailable
 from postroom.message import Message
 from postroom.transport import KEY_STOPPED, NOT_STARTED, Envelope, Failed, Outcome, Rejected, Sent, Unavailable
 from postroom.transports.redis_streams import RedisPublisher, wire
+from postroom.transports.redis_streams.server import Facts, check
 from postroom.transports.redis_streams.settings import read
 
 pytestmark = pytest.mark.anyio
@@ -336,6 +342,61 @@ async def test_the_protocol_is_pinned_and_its_replies_are_lists(redis_url: str, 
     await line.close()
 
 
+async def test_a_server_behind_tls_is_reached_and_its_certificate_checked(
+    redis_url: str, redis_stream: str, tmp_path: Path
+) -> None:
+    certificate, key = make_certificate(tmp_path)
+    async with behind_tls(int(redis_url.rpartition(":")[2]), certificate, key) as port:
+        url = f"rediss://localhost:{port}/{redis_stream}"
+        async with publishing(f"{url}?ssl_ca_certs={certificate}") as publisher:
+            assert kinds(await publish(publisher, message(0))) == [Sent]
+        with pytest.raises(TransportUnavailable, match="certificate"):
+            await RedisPublisher(url).open()
+        with pytest.raises(TransportUnavailable):
+            await RedisPublisher(f"rediss://localhost:{redis_url.rpartition(':')[2]}/{redis_stream}").open()
+    assert data_in(redis_url, redis_stream) == [0]
+
+
+def make_certificate(folder: Path) -> tuple[Path, Path]:
+    """One for localhost, which vouches for itself."""
+    if (openssl := shutil.which("openssl")) is None:
+        pytest.skip("There is no openssl to make a certificate with.")
+    certificate, key = folder / "cert.pem", folder / "key.pem"
+    words = f"req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -out {certificate} -keyout {key}"
+    subprocess.run(
+        [openssl, *words.split(), "-addext", "subjectAltName=DNS:localhost"],
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+    return certificate, key
+
+
+@asynccontextmanager
+async def behind_tls(port: int, certificate: Path, key: Path) -> AsyncIterator[int]:
+    """A port at which TLS ends, and the server begins."""
+
+    async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while some := await reader.read(65_536):
+            writer.write(some)
+            await writer.drain()
+        writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        theirs, ours = await asyncio.open_connection("127.0.0.1", port)
+        with suppress(OSError):
+            await asyncio.gather(carry(reader, ours), carry(theirs, writer))
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server = await asyncio.start_server(serve, "localhost", 0, ssl=context, family=socket.AF_INET)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        await server.wait_closed()
+
+
 # ── how much a confirmation is worth ───────────────────────────────────────────────────────────────────────────────────
 
 
@@ -414,6 +475,15 @@ async def test_entries_are_trimmed_only_when_the_url_says_so_and_that_is_warned_
     assert len(entries_of(redis_url, redis_stream)) == 10
     assert len(caplog.messages) == 2
     assert "are lost, whether they were read or not" in caplog.text
+
+
+async def test_a_node_of_a_cluster_and_a_server_too_old_are_refused(own: Callable[..., Valkey]) -> None:
+    node = own(cluster_enabled="yes")
+    with pytest.raises(ConfigError, match="is a node of a cluster"):
+        await RedisPublisher(f"{node.url}/orders").open()
+    with pytest.raises(ConfigError, match=r"is Redis 6\.2; Postroom needs Redis 7"):
+        check(Facts(version=(6, 2)), read("redis://server/orders"))
+    check(Facts(version=(7, 0)), read("redis://server/orders"))
 
 
 async def test_a_url_whose_stream_is_none_is_told_at_the_start(redis_url: str, redis_stream: str) -> None:

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from tests.servers.ports import free_port
 from tests.servers.streams import client_of
 from tests.servers.valkeyd import Valkey
 
@@ -347,6 +348,31 @@ async def test_a_silent_server_is_given_up_and_found_again(
     assert receiver.is_lost(held)
     assert data_of(await receive(receiver, 1)) == [1]
     await receiver.close()
+
+
+async def test_a_server_that_became_a_replica_is_left_and_nothing_is_lost(redis_server: Valkey) -> None:
+    post = Post(redis_server.url, "orders")
+    receiver = await post.receiver()
+    await post.numbers(1)
+    (held,) = await receive(receiver, 1)
+    waiting = asyncio.create_task(receiver.receive(1, wait=timedelta(seconds=20)))
+    await asyncio.sleep(0.2)
+    await post.do("REPLICAOF", "127.0.0.1", free_port())
+    with pytest.raises(TransportUnavailable):
+        await waiting
+    assert receiver.is_lost(held)
+    await post.do("REPLICAOF", "NO", "ONE")
+    await post.numbers(2)
+    assert data_of(await receive(receiver, 2)) == [1, 2]
+    await receiver.close()
+
+
+async def test_opening_twice_is_opening_once(post: Post) -> None:
+    receiver = await post.receiver()
+    await post.numbers(1)
+    (held,) = await receive(receiver, 1)
+    await receiver.open()
+    assert not receiver.is_lost(held)
 
 
 async def test_what_cannot_be_received_from_is_told_when_it_is_opened(redis_url: str, redis_stream: str) -> None:

@@ -66,6 +66,8 @@ class RedisConsumer:
 
     async def open(self) -> None:
         """Connect, and make the group where it is not there yet: it then has the stream from its beginning."""
+        if self._session is not None:
+            return
         self._gone, self._is_open = None, True
         try:
             session = await self._connect(OPEN_SECONDS)
@@ -239,4 +241,8 @@ class RedisConsumer:
 
 
 def _is_group_gone(trouble: Exception) -> bool:
-    return isinstance(trouble, RedisError) and answers.code_of(trouble) in {"NOGROUP", "UNBLOCKED"}
+    """By one of two words: the second is for who was waiting for a stream that is deleted."""
+    if not isinstance(trouble, RedisError):
+        return False
+    said = answers.told(trouble)
+    return said.startswith("NOGROUP") or (said.startswith("UNBLOCKED") and "no longer exists" in said)

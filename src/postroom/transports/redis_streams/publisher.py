@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 
 from postroom.clock import monotonic
 from postroom.errors import ConfigError, TransportUnavailable
-from postroom.transport import Envelope, Failed, Outcome, TransportCapabilities, Unavailable
+from postroom.transport import NOT_STARTED, Envelope, Failed, Outcome, TransportCapabilities, Unavailable
 from postroom.transports.redis_streams import answers, server, settings
 from postroom.transports.redis_streams.binding import Binding
 from postroom.transports.redis_streams.script import Script
@@ -144,7 +144,7 @@ class RedisPublisher:
                 sending.doubt(chunk, Failed(lost.code, lost.error, unknown=True))
                 if lost.code != "TIMEOUT":
                     sending.give_up(Unavailable(lost.code, lost.error))
-                return
+                break
             self._read(sending, chunk, replies)
             if self._short(replies) is not None:
                 await self._doubt(wire)
@@ -152,6 +152,7 @@ class RedisPublisher:
             elif trouble := sending.trouble(chunk):
                 await wire.close()  # another server may answer to this name by now
                 sending.give_up(trouble)
+        sending.give_up(NOT_STARTED)
 
     async def _ask(self, wire: Wire, packed: bytes, chunk: Chunk, until: float) -> list[Any]:
         """The answers to the script, and to the waiting that the URL wants."""
@@ -209,7 +210,8 @@ class RedisPublisher:
         if (doubted := self._doubted) is not None:
             with suppress(Lost):
                 await self._probe(doubted, until)
-            await self._doubt(None)
+            if self._doubted is doubted:
+                await self._doubt(None)
         while self._wires:
             wire = self._wires.pop()
             if not await wire.is_dirty() and (wire.is_fresh or await self._answers(wire, until)):

@@ -37,7 +37,7 @@ async def ask(wire: Wire, seconds: float) -> Facts:
     told = {} if isinstance(info, RedisError) else _lines(info)
     return Facts(
         version=_version(told.get("redis_version")),
-        is_cluster=told.get("redis_mode") == "cluster",
+        is_cluster=told.get("cluster_enabled") == "1",
         is_replica=told.get("role") == "slave",
         replicas=int(told["connected_slaves"]) if "connected_slaves" in told else None,
         has_aof=told["aof_enabled"] == "1" if "aof_enabled" in told else None,

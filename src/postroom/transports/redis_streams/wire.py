@@ -72,6 +72,9 @@ class Wire:
         except (RedisError, OSError, ValueError) as exc:
             await self.close()
             raise Away(why_away(exc), f"{exc}".rstrip(".")) from None
+        except BaseException:
+            await self.close()
+            raise
         self._answered_at = monotonic()
 
     async def ask(self, *commands: Command, seconds: float) -> list[Any]:
