@@ -478,7 +478,7 @@ async def test_entries_are_trimmed_only_when_the_url_says_so_and_that_is_warned_
 
 
 async def test_a_node_of_a_cluster_and_a_server_too_old_are_refused(own: Callable[..., Valkey]) -> None:
-    node = own(cluster_enabled="yes")
+    node = own(cluster_enabled="yes", cluster_port=str(free_port()))
     with pytest.raises(ConfigError, match="is a node of a cluster"):
         await RedisPublisher(f"{node.url}/orders").open()
     with pytest.raises(ConfigError, match=r"is Redis 6\.2; Postroom needs Redis 7"):

@@ -1,11 +1,11 @@
 """Deliveries to Redis Streams, and to Valkey's: an entry for each message, its fields a CloudEvent.
 
 ```
-   publish ─▶ a wire of its own ─▶ chunk by chunk: one script that adds them      sending.py, script.py
+   publish ─▶ a wire of its own ─▶ chunk by chunk: one script that adds them     wires.py, sending.py, script.py
                                    and stops a key at its first failure
-                                   WAIT, WAITAOF where asked for, and counted      answers.py
-   receive ─▶ what others left ─▶ what was refused ─▶ what is new                  consumer.py, hand.py
-              a heartbeat keeps what is in hand                                    holds.py
+                                   WAIT, WAITAOF where asked for, and counted     confirming.py
+   receive ─▶ what others left ─▶ what was refused ─▶ what is new                 consumer.py, session.py, hand.py
+              a heartbeat keeps what is in hand                                   holds.py
 ```
 
 In a plain pipeline every command runs, whatever became of the one before: after a failure the later messages of a key would be
