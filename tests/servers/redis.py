@@ -13,7 +13,7 @@ from tests.servers import unprivileged
 from tests.servers.cache import copied
 from tests.servers.model import Found, NotHere
 from tests.servers.ports import LOOPBACK, listens
-from tests.servers.valkeyd import Valkey
+from tests.servers.valkeyd import SETTINGS, Valkey
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -88,11 +88,15 @@ def installed_program() -> Path:
 
 
 def _answering(url: str) -> Found:
+    """A server that we did not start. NotHere unless it answers and has the settings that tests count on."""
     import redis
 
+    wanted = {name: SETTINGS[name] for name in ("appendonly", "maxmemory-policy", "proto-max-bulk-len")}
     try:
         with redis.Redis.from_url(url, socket_timeout=3, protocol=2) as client:
-            facts = client.info("server")
+            facts, settings = client.info("server"), client.config_get(*wanted)
     except redis.RedisError as error:
         raise NotHere(f"It does not answer: {error}") from None
+    if settings != wanted:
+        raise NotHere(f"It has {settings}, and not {wanted}.")
     return Found(url, str(facts.get("valkey_version") or facts["redis_version"]))

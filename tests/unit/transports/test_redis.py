@@ -202,6 +202,15 @@ async def test_a_forbidden_stream_refuses_its_messages_alone(own: Callable[..., 
     assert data_in(server.url, "orders") == [0, 4]
 
 
+async def test_a_user_with_no_more_rights_than_it_needs_can_send(own: Callable[..., Valkey]) -> None:
+    server = own()
+    await do(server.url, "ACL", "SETUSER", "relay", "on", ">secret", "~orders", "+eval", "+evalsha", "+xadd")
+    async with publishing(server.url.replace("redis://", "redis://relay:secret@") + "/orders") as publisher:
+        assert kinds(await publish(publisher, message(0, "a"), message(1))) == [Sent, Sent]
+        await asyncio.sleep(1.1)  # not fresh any more: it is asked whether it is there
+        assert kinds(await publish(publisher, message(2, "a"))) == [Sent]
+
+
 async def test_a_server_that_does_not_tell_its_limit_refuses_what_is_too_large_alone(
     own: Callable[..., Valkey],
 ) -> None:
@@ -226,6 +235,22 @@ async def test_a_text_that_has_no_utf8_is_rejected_alone(redis_url: str, redis_s
         )
     assert kinds(outcomes) == [Sent, "INVALID_MESSAGE", "KEY_STOPPED", "INVALID_MESSAGE", Sent]
     assert data_in(redis_url, redis_stream) == [0, 3]
+
+
+async def test_what_cannot_be_sent_waits_for_the_verdict_on_those_before_it(redis_url: str, redis_stream: str) -> None:
+    await do(redis_url, "SET", f"{redis_stream}:text", "no stream")
+    large = "x" * (LARGEST + 1)
+    async with publishing(f"{redis_url}/{redis_stream}") as publisher:
+        outcomes = await publish(
+            publisher,
+            message(0, "a", topic=f"{redis_stream}:text"),
+            message(large, "a"),
+            message(1, "b"),
+            message(large, "b"),
+            message(2, "b"),
+        )
+    assert kinds(outcomes) == ["WRONG_TYPE", "KEY_STOPPED", Sent, "PAYLOAD_TOO_LARGE", "KEY_STOPPED"]
+    assert data_in(redis_url, redis_stream) == [1]
 
 
 async def test_too_many_fields_are_rejected_alone(redis_url: str, redis_stream: str) -> None:

@@ -19,6 +19,7 @@ from postroom.message import Message
 from postroom.testing.contracts.consumer import data_of, receive
 from postroom.transport import Envelope, Sent
 from postroom.transports.redis_streams import RedisConsumer, RedisPublisher
+from postroom.transports.redis_streams.holds import HEIR
 
 pytestmark = pytest.mark.anyio
 
@@ -212,6 +213,25 @@ async def test_leaving_in_the_middle_of_a_wait_takes_no_second(post: Post) -> No
     assert time.monotonic() - begin < 0.5
 
 
+async def test_a_receiver_with_no_more_rights_than_it_needs_receives_and_leaves(redis_server: Valkey) -> None:
+    post = Post(redis_server.url, "orders")
+    rights = "+eval +xreadgroup +xack +xclaim +xautoclaim +xpending +xinfo|consumers +xgroup|create +xgroup|delconsumer"
+    await post.do("ACL", "SETUSER", "billing", "on", ">secret", "~orders", *rights.split())
+    receiver = RedisConsumer(
+        redis_server.url.replace("redis://", "redis://billing:secret@") + "/orders", group="billing"
+    )
+    await receiver.open()
+    await post.numbers(1, 2)
+    one, _ = await receive(receiver, 2)
+    await receiver.ack([one])
+    waiting = asyncio.create_task(receiver.receive(1, wait=timedelta(seconds=20)))
+    await asyncio.sleep(0.2)
+    await receiver.close()
+    assert list(await waiting) == []
+    assert await post.pending() == 1
+    assert await post.names() == {HEIR}
+
+
 # ── refusing, and counting ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -313,6 +333,28 @@ async def test_a_wait_that_was_cancelled_loses_nothing_and_costs_no_connection(p
     await post.numbers(*range(1, 30))
     assert data_of(await receive(receiver, 29)) == list(range(1, 30))
     assert not receiver.is_lost(held)
+
+
+async def test_whoever_is_cancelled_in_the_middle_of_a_question_costs_no_connection(redis_server: Valkey) -> None:
+    post = Post(redis_server.url, "orders")
+    receiver = await post.receiver("hold=30")
+    await post.numbers(0, 1)
+    held, done = await receive(receiver, 2)
+    await asyncio.sleep(1.1)  # it is time to look for what others left
+    with redis_server.silent():
+        asking: list[asyncio.Task[Any]] = [
+            asyncio.create_task(receiver.receive(1, wait=timedelta(seconds=5))),
+            asyncio.create_task(receiver.ack([done])),
+        ]
+        await asyncio.sleep(0.3)
+        for task in asking:
+            task.cancel()
+        await asyncio.wait(asking)
+    await post.numbers(2)
+    assert data_of(await receive(receiver, 1)) == [2]
+    assert not receiver.is_lost(held)
+    assert await post.pending() == 2
+    await receiver.close()
 
 
 async def test_a_group_that_is_gone_is_one_clear_error_until_it_is_opened_again(redis_server: Valkey) -> None:

@@ -33,6 +33,7 @@ class Session:
         self.holds = Holds(self.control, settings, group, receiver, self.seconds)
         self._block = min(BLOCK_SECONDS, settings.hold / 3)
         self._reader_id = 0
+        """By which its wait can be ended; 0: we may not know. Then leaving takes as long as the wait."""
         self._reading: asyncio.Task[None] | None = None
         self._beating: asyncio.Task[None] | None = None
         self._strays: set[bytes] = set()
@@ -50,7 +51,8 @@ class Session:
         try:
             await self.control.connect(seconds)
             await self._reader.connect(seconds)
-            (self._reader_id,) = await self._reader.ask(["CLIENT", "ID"], seconds=seconds)
+            (reader_id,) = await self._reader.ask(["CLIENT", "ID"], seconds=seconds)
+            self._reader_id = 0 if isinstance(reader_id, RedisError) else reader_id
         except BaseException:
             await self.close()
             raise
@@ -95,7 +97,8 @@ class Session:
         await self._stop_beating()
         with suppress(Lost, RedisError, TimeoutError):
             if under_way := self._under_way():
-                await self.control.ask(["CLIENT", "UNBLOCK", self._reader_id], seconds=self.seconds)
+                if self._reader_id:
+                    await self.control.ask(["CLIENT", "UNBLOCK", self._reader_id], seconds=self.seconds)
                 await asyncio.wait(under_way, timeout=self._block + self.seconds)
             await self.holds.leave(for_good=True)
         await self.close()
