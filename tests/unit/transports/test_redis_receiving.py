@@ -147,6 +147,19 @@ async def test_one_that_was_asleep_for_too_long_sees_that_it_lost_all_and_steals
     assert await post.pending() == 0
 
 
+async def test_a_refused_message_that_others_took_meanwhile_does_not_come_again(post: Post) -> None:
+    zombie = await post.receiver()
+    await post.numbers(1)
+    (refused,) = await receive(zombie, 1)
+    await zombie.nack(refused, delay=timedelta(seconds=HOLD + 1))
+    await fall_asleep(zombie)
+    other = await post.receiver()
+    (taken,) = await receive(other, 1)
+    assert await receive(zombie, 1, patience=timedelta(seconds=1.5)) == []
+    assert zombie._hand.ids == set()
+    assert not other.is_lost(taken)
+
+
 async def test_nothing_new_is_read_before_the_dead_ones_messages_were_taken(post: Post) -> None:
     dead = await post.receiver()
     await post.numbers(1, 2, 3)
