@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 
 from tests.servers import start
 from tests.servers.run import Run
@@ -26,17 +27,21 @@ TIMEOUT = timedelta(seconds=30)
 
 
 def rows(quick: bool) -> Iterator[Row]:
-    """Messages a second, side by side."""
-    batches, rounds = (2, 1) if quick else (20, 9)
+    """Messages a second, side by side with redis-py's client, and for information with its client for asyncio."""
+    batches, rounds = (2, 1) if quick else (20, 7)
     with _server() as (url, what), Process() as base, Process() as ours:
-        title = f"publish {batches * BATCH:,} to {what}, batches of {BATCH:,}"
-        pairs = take_turns(
-            title,
-            lambda: base.call(by_redis_py, url, batches),
-            lambda: ours.call(by_postroom, url, batches),
-            rounds=rounds,
-        )
-    yield Row(what=title, base="redis-py pipeline", ours="RedisPublisher", unit="msg/s", target=TARGET, **ratio(pairs))
+        for by, name, target in (
+            (by_redis_py, "redis-py pipeline", TARGET),
+            (by_asyncio, "its asyncio pipeline", None),
+        ):
+            title = f"publish {batches * BATCH:,} to {what}, batches of {BATCH:,}"
+            pairs = take_turns(
+                f"{title}, {name}",
+                partial(base.call, by, url, batches),
+                partial(ours.call, by_postroom, url, batches),
+                rounds=rounds,
+            )
+            yield Row(what=title, base=name, ours="RedisPublisher", unit="msg/s", target=target, **ratio(pairs))
 
 
 def by_redis_py(url: str, batches: int) -> float:
@@ -58,6 +63,32 @@ def by_redis_py(url: str, batches: int) -> float:
             assert all(isinstance(answer, bytes) for answer in answers)
         took = time.perf_counter() - begin
         assert client.xlen("bench:redis-py") == batches * BATCH
+    return batches * BATCH / took
+
+
+def by_asyncio(url: str, batches: int) -> float:
+    """The same by the client for asyncio, as a service that uses it would."""
+    return asyncio.run(_by_asyncio(url, batches))
+
+
+async def _by_asyncio(url: str, batches: int) -> float:
+    from redis.asyncio import Redis
+
+    from postroom.transports.redis_streams.binding import Binding
+
+    words_of = Binding("postroom").words_of
+    made = messages(BATCH)
+    async with Redis.from_url(url) as client:
+        await client.delete("bench:asyncio")
+        begin = time.perf_counter()
+        for _ in range(batches):
+            async with client.pipeline(transaction=False) as pipeline:
+                for message in made:
+                    pipeline.execute_command("XADD", "bench:asyncio", "*", *words_of(message))
+                answers = await pipeline.execute()
+            assert all(isinstance(answer, bytes) for answer in answers)
+        took = time.perf_counter() - begin
+        assert await client.xlen("bench:asyncio") == batches * BATCH
     return batches * BATCH / took
 
 
