@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
-from tests.servers.streams import client_of
+from tests.servers.redis_streams import client_of
 from tests.servers.valkeyd import Valkey
 
 from postroom.message import Message

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
-from tests.servers.streams import messages_in
+from tests.servers.redis_streams import messages_in
 from tests.servers.valkeyd import LARGEST, Valkey
 
 from postroom.message import Message
@@ -65,7 +65,7 @@ class TestRedisTransportThatMakesNoStream(TestRedisTransport):
 
 def make_stream(url: str, stream: str) -> None:
     """An empty one."""
-    from tests.servers.streams import client_of
+    from tests.servers.redis_streams import client_of
 
     with client_of(url) as client:
         client.xgroup_create(stream, "nobody", mkstream=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from tests.servers.streams import messages_in
+from tests.servers.redis_streams import messages_in
 from tests.servers.topics import everything_in
 
 from postroom import Settings, open_store, open_transport

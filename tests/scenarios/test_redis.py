@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from tests.scenarios.test_kafka import check_deliveries
-from tests.servers.streams import messages_in
+from tests.servers.redis_streams import messages_in
 from tests.servers.valkeyd import Valkey
 
 from postroom.message import Message

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from tests.servers.plugin import own_redis
 from tests.servers.ports import free_port
-from tests.servers.streams import client_of, entries_of, messages_in
+from tests.servers.redis_streams import client_of, entries_of, messages_in
 from tests.servers.valkeyd import LARGEST, Valkey
 
 from postroom.errors import ConfigError, TransportUnavailable

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import pytest
 from tests.servers.plugin import own_redis
 from tests.servers.ports import free_port
-from tests.servers.streams import client_of
+from tests.servers.redis_streams import client_of
 from tests.servers.valkeyd import Valkey
 
 from postroom.errors import TransportUnavailable

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.servers.ports import free_port
-from tests.servers.streams import client_of
+from tests.servers.redis_streams import client_of
 from tests.servers.valkeyd import Valkey
 
 from postroom.errors import ConfigError, TransportError, TransportUnavailable
