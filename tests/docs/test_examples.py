@@ -19,6 +19,7 @@ import pytest
 from tests.servers import queues, streams
 from tests.servers.ports import free_port
 from tests.servers.queues import fresh_queue, with_queue
+from tests.servers.redis_streams import messages_in
 from tests.servers.topics import everything_in
 
 from postroom import Message, Settings, open_store, open_transport
@@ -37,6 +38,7 @@ ORDERS = "CREATE TABLE orders (id TEXT PRIMARY KEY, amount INTEGER)"
 KAFKA = "kafka://broker:9092/orders"
 SQS = "sqs://eu-central-1/orders.fifo"
 NATS = "nats://broker:4222/ORDERS?subject=orders"
+REDIS = "redis://server:6379/orders"
 DJANGO = """
 from django.conf import settings
 settings.configure(DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "shop.db"}})
@@ -260,11 +262,30 @@ def send(url: str, **options: Any) -> Outcome:
     return asyncio.run(publish())
 
 
+@pytest.mark.parametrize("block", [b for b in blocks("console") if "server=redis" in b.options], ids=str)
+def test_a_console_block_for_redis_carries_its_message(
+    block: Block, tmp_path: Path, redis_url: str, redis_stream: str
+) -> None:
+    prepare(f"sqlite:///{tmp_path / 'shop.db'}")
+    run_lines(block.code.replace(REDIS, f"{redis_url}/{redis_stream}"), tmp_path)
+    assert {message.key for message in messages_in(redis_url, redis_stream)} == keys_in(block.code)
+
+
+@pytest.mark.parametrize("block", [b for b in blocks("python") if "server=redis" in b.options], ids=str)
+def test_a_python_block_for_redis_carries_what_was_put(
+    block: Block, tmp_path: Path, redis_url: str, redis_stream: str
+) -> None:
+    prepare(f"sqlite:///{tmp_path / 'shop.db'}")
+    run_lines("$ postroom put --store sqlite:///shop.db order.paid --key order-7", tmp_path)
+    assert run(block.code.replace(REDIS, f"{redis_url}/{redis_stream}"), tmp_path)
+    assert [message.key for message in messages_in(redis_url, redis_stream)] == ["order-7"]
+
+
 @pytest.mark.parametrize("url", [line for b in blocks("url") for line in b.code.splitlines()])
 def test_a_url_can_be_opened_and_shows_no_password(url: str) -> None:
     without_files = re.sub(r"&[\w.]+\.location=[^&]*", "", url)
     module = TRANSPORTS[url.partition("://")[0]].module
-    assert open_transport(without_files).capabilities.name == module
+    assert open_transport(without_files).capabilities.name == module.removesuffix("_streams")
     assert "s3cr" not in redact(url)
 
 

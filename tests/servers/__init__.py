@@ -46,6 +46,7 @@ REGISTRY = {
     "mongo_standalone": "tests.servers.mongo_standalone",
     "sqs": "tests.servers.sqs",
     "nats": "tests.servers.nats",
+    "redis": "tests.servers.redis",
 }
 
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
-from tests.servers import REGISTRY, NotHere, Server, Unavailable, kafka, mongo, sqs, start
+from tests.servers import REGISTRY, NotHere, Server, Unavailable, kafka, mongo, redis, sqs, start
 from tests.servers.broker import Broker, broker_of_my_own
 from tests.servers.cluster import LOCKED, LOCKED_PASSWORD
 from tests.servers.databases import fresh_database, fresh_mariadb_database, in_database
@@ -21,6 +22,7 @@ from tests.servers.mongod import Mongod, mongod_of_my_own
 from tests.servers.nats_server import NatsServer, nats_of_my_own
 from tests.servers.run import current
 from tests.servers.topics import fresh_topic
+from tests.servers.valkeyd import Valkey, valkey_of_my_own
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -237,3 +239,30 @@ def nats_server() -> Iterator[NatsServer]:
         except (NotHere, OSError) as error:
             do_without("nats", str(error))
         yield server
+
+
+@pytest.fixture(scope="session")
+def redis_url() -> str:
+    """The URL of a Redis or Valkey on which this test run may make streams, without a stream in it."""
+    return have("redis").url
+
+
+@pytest.fixture
+def redis_stream() -> str:
+    """A name for a stream that nobody else has."""
+    return f"test:{os.getpid()}:{secrets.token_hex(5)}"
+
+
+@pytest.fixture
+def redis_server() -> Iterator[Valkey]:
+    """A Valkey of this test's own, which it may kill and start again."""
+    with ExitStack() as ending:
+        yield own_redis(ending)
+
+
+def own_redis(ending: ExitStack, **settings: str) -> Valkey:
+    """A Valkey with these settings, for as long as *ending* is open."""
+    try:
+        return ending.enter_context(valkey_of_my_own(redis.program(), **settings))
+    except (NotHere, OSError) as error:
+        do_without("redis", str(error))

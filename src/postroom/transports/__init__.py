@@ -42,6 +42,10 @@ TRANSPORTS = {
     "nats": Known("nats", "nats://broker:4222/ORDERS?subject=orders.paid", _BROKER, receives=_GROUPS),
     "tls": Known("nats", "tls://broker:4222/ORDERS?subject=orders.paid", _BROKER, receives=_GROUPS),
     "kafka": Known("kafka", "kafka://broker:9092/orders", _BROKER, receives=_GROUPS),
+    "redis": Known("redis_streams", "redis://server:6379/orders", _BROKER, _GROUPS),
+    "rediss": Known("redis_streams", "rediss://server:6379/orders", _BROKER, _GROUPS),
+    "valkey": Known("redis_streams", "valkey://server:6379/orders", _BROKER, _GROUPS),
+    "valkeys": Known("redis_streams", "valkeys://server:6379/orders", _BROKER, _GROUPS),
 }
 """What can be opened. A new transport is a line here, and a module of that name in this package."""
 
