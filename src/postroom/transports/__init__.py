@@ -39,6 +39,8 @@ TRANSPORTS = {
     "http": Known("http", "http://localhost:8080/hooks", _HTTP),
     "https": Known("http", "https://shop.example/hooks", _HTTP),
     "kafka": Known("kafka", "kafka://broker:9092/orders", _BROKER),
+    "amqp": Known("amqp", "amqp://broker/?exchange=orders", _BROKER, _GROUPS),
+    "amqps": Known("amqp", "amqps://broker/?exchange=orders", _BROKER, _GROUPS),
 }
 """What can be opened. A new transport is a line here, and a module of that name in this package."""
 
