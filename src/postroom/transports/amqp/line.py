@@ -21,18 +21,14 @@ NOWHERE = "postroom.is-anybody-there"
 class Line:
     """Opened by `open_line`. Not for two batches at once."""
 
-    def __init__(self, connection: Wire, channel: Channel) -> None:
-        self.wire, self.channel = connection, channel
+    def __init__(self, server: str, connection: Wire, channel: Channel) -> None:
+        self._server, self.wire, self.channel = server, connection, channel
         self.largest: int | None = None
         """The largest body that the broker takes, once it refused one."""
         self._confirmed_at = float("-inf")
         self._may_ask = True
         self._name = os.urandom(8).hex()
         self._numbers = count(1)
-
-    @property
-    def is_open(self) -> bool:
-        return self.wire.is_open and not self.channel.is_closed
 
     @property
     def frame_max(self) -> int:
@@ -50,7 +46,7 @@ class Line:
         """Does the broker take and confirm messages now? Raises wire.TROUBLE when not.
 
         A broker short of memory or disk answers all but those who publish. So a message is published, to nowhere."""
-        if self.is_open and monotonic() - self._confirmed_at <= FRESH_SECONDS:
+        if not self.channel.is_closed and monotonic() - self._confirmed_at <= FRESH_SECONDS:
             return
         if self.channel.is_closed:
             await self.reopen(until)
@@ -60,11 +56,20 @@ class Line:
             # It may write to its own exchange only. That it said so shows that it is there.
             self._may_ask = False
             await self.reopen(until)
+        # A broker without room confirms the first message all the same; that it takes no second one it says before.
+        await self.wire.unblocked(until)
         self.confirmed()
 
     async def reopen(self, until: float) -> None:
-        """A new channel instead of one that the broker closed."""
+        """A new channel instead of one that the broker closed while nothing else was under way."""
         self.channel = await self.wire.channel(until)
+
+    async def renew(self, until: float) -> None:
+        """A new connection instead of one whose channel was closed under messages: what of these leaves aiormq after the
+        broker forgot the channel costs the connection as well."""
+        self.wire.cut()
+        self.wire = await wire.connect(self._server, until)
+        await self.reopen(until)
 
     async def _ask(self) -> None:
         if self._may_ask:
@@ -83,4 +88,4 @@ class Line:
 async def open_line(server: str, until: float) -> Line:
     """A new line. Raises wire.TROUBLE."""
     connection = await wire.connect(server, until)
-    return Line(connection, await connection.channel(until))
+    return Line(server, connection, await connection.channel(until))

@@ -22,6 +22,9 @@ from postroom.transports.amqp.line import Line
 HEADERS_ROOM = 512
 """What a header frame holds beside the headers, at most."""
 
+HEADER_NAME_MAX = 128
+"""A longer one would be cut off."""
+
 Chain = deque[int]
 """The places of messages that go one after the other."""
 
@@ -36,7 +39,7 @@ class Sending:
         self._refused: dict[str, Outcome] = {}
         """What is said of messages with these routing keys, without trying."""
         self._reason: BaseException | None = None
-        """Why the channel was closed."""
+        """Why the broker closed the channel, if it did."""
 
     async def run(self, line: Line) -> None:
         """Send all of it. What has no answer when the time is up, or the connection is lost, never leaves the line later."""
@@ -46,12 +49,12 @@ class Sending:
             await self._round(line, chosen)
             is_lost = any(chosen)
             self._chains = [chain for chain in self._chains if chain]
-            if is_lost and not (self._has_time and line.wire.is_open and line.channel.is_closed):
+            if is_lost and (self._reason is None or not self._has_time):
                 break
             if is_lost:
                 alone = self._learn(line, is_alone=alone)
                 try:
-                    await line.reopen(self._until)
+                    await line.renew(self._until)
                 except wire.TROUBLE:
                     break
         if self._chains:
@@ -138,6 +141,8 @@ class Sending:
             return Rejected(
                 "ROUTING_KEY_TOO_LONG", f"a routing key has at most {NAME_MAX} bytes: {routing_key[:40]!r}…"
             )
+        if message.headers and any(len(name.encode(errors="replace")) > HEADER_NAME_MAX for name in message.headers):
+            return Rejected("INVALID_MESSAGE", f"the name of a header has more than {HEADER_NAME_MAX} bytes")
         if line.largest is not None and len(message.body or b"") > line.largest:
             return self._too_large_for(line.largest, message)
         return self._refused.get(routing_key)

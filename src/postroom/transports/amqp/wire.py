@@ -48,10 +48,11 @@ class Wire:
 
     def __init__(self, connection: aiormq.Connection, socket: _Socket) -> None:
         self.connection, self._socket = connection, socket
+        self._is_cut = False
 
     @property
     def is_open(self) -> bool:
-        return self.connection.is_opened
+        return self.connection.is_opened and not self._is_cut
 
     @property
     def version(self) -> tuple[int, int]:
@@ -71,8 +72,13 @@ class Wire:
             channel: aiormq.Channel = await in_time(opening, until, self.cut)
         return channel
 
+    async def unblocked(self, until: float) -> None:
+        """Wait while the broker has no room for more. Raises TROUBLE."""
+        await in_time(self.connection.ready(), until, self.cut)
+
     def cut(self) -> None:
         """End it now, without a word: nothing that is still in it leaves."""
+        self._is_cut = True
         self._socket.abort()
         self._close_behind()
 
