@@ -67,6 +67,7 @@ def test_the_server_is_what_every_client_of_rabbitmq_reads(url: str, server: str
         (f"{HOST}/?queue={'x' * 256}", "longer than 255 bytes"),
         (f"{HOST}/?heartbeat=0", "heartbeat=0 is no number of seconds"),
         (f"{HOST}/?heartbeat=soon", "heartbeat=soon is no number of seconds"),
+        (f"{HOST}/?management=broker:15672", "management in .* is no URL of HTTP"),
         (f"{HOST}/?cafile=/etc/ca.pem", "has cafile, but no TLS: say amqps"),
         ("amqps://app:s3cret@broker/?no_verify_ssl=1", "no_verify_ssl would give the password to whoever answers"),
     ],
@@ -112,3 +113,9 @@ def test_a_queue_that_others_made_promises_less() -> None:
     ours, theirs = AmqpConsumer(f"{HOST}/?exchange=orders"), AmqpConsumer(f"{HOST}/?queue=orders")
     assert (ours.capabilities.shares, ours.capabilities.counts_redeliveries) == (False, True)
     assert (theirs.capabilities.shares, theirs.capabilities.counts_redeliveries) == (True, False)
+
+
+def test_the_management_is_asked_as_the_same_user_unless_it_names_another() -> None:
+    assert read(f"{HOST}/?management=http://broker:15672").management == "http://app:s3cret@broker:15672"
+    assert read(f"{HOST}/?management=http://m:p@broker:15672").management == "http://m:p@broker:15672"
+    assert "s3cret" not in repr(read(f"{HOST}/?management=http://broker:15672"))

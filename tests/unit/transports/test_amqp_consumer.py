@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from time import process_time
+from typing import Any
 
 import pytest
 from tests.servers.queues import bind, channel_to, fresh_name, make_exchange, make_queue, remove
@@ -93,7 +94,7 @@ async def test_the_groups_queue_is_a_durable_quorum_queue_with_one_receiver_at_a
     await open_one(f"{amqp_url}?exchange={exchange}", opened)
     async with channel_to(amqp_url) as channel:
         # RabbitMQ refuses to declare a queue again as something else.
-        arguments = {"x-queue-type": "quorum", "x-single-active-consumer": True}
+        arguments: dict[str, Any] = {"x-queue-type": "quorum", "x-single-active-consumer": True}
         await channel.queue_declare(f"{exchange}.postroom", durable=True, arguments=arguments)
 
 

@@ -15,7 +15,7 @@ NAME_MAX = 255
 """Bytes in the name of anything in AMQP, and in a routing key."""
 
 _TLS = ("cafile", "capath", "certfile", "keyfile")
-_KNOWN = ("exchange", "queue", "routing_key", "binding", "heartbeat", *_TLS)
+_KNOWN = ("exchange", "queue", "routing_key", "binding", "heartbeat", "management", *_TLS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,9 @@ class Address:
     """Where a message goes that names no topic; with a queue, the queue."""
     bindings: tuple[str, ...] = ()
     """What a receiver's queue is bound by."""
+    vhost: str = "/"
+    management: str | None = field(default=None, repr=False)
+    """Where the management answers over HTTP, for the doctor; with the user and password, which may be those of the server."""
 
 
 def read(url: str) -> Address:
@@ -64,6 +67,8 @@ def read(url: str) -> Address:
         queue,
         routing_key or queue,
         tuple(said.get("binding", ())),
+        unquote(parts.path[1:]) or "/",
+        _management(parts, _one(said, "management", url), url),
     )
 
 
@@ -115,3 +120,15 @@ def _server(parts: SplitResult, said: dict[str, list[str]], url: str) -> str:
     # The name is what RabbitMQ's own list of connections shows.
     query = urlencode({"heartbeat": heartbeat, "name": "postroom", **tls}, quote_via=quote)
     return f"{parts.scheme.lower()}://{parts.netloc}/{vhost}?{query}"
+
+
+def _management(parts: SplitResult, said: str | None, url: str) -> str | None:
+    if said is None:
+        return None
+    if not said.startswith(("http://", "https://")):
+        raise ConfigError(
+            f"management in {redact(url)} is no URL of HTTP; give it like management=http://broker:15672."
+        )
+    scheme, rest = split_scheme(said)
+    user, at, _ = parts.netloc.rpartition("@")
+    return said if "@" in rest or not at else f"{scheme}://{user}@{rest}"
