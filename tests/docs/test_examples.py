@@ -7,12 +7,13 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
 import pytest
+from tests.servers import queues
 from tests.servers.topics import everything_in
 
 from postroom import Settings, open_store, open_transport
@@ -26,6 +27,7 @@ BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]+\]\(([^)#\s]+)\)")
 ORDERS = "CREATE TABLE orders (id TEXT PRIMARY KEY, amount INTEGER)"
 KAFKA = "kafka://broker:9092/orders"
+AMQP = "amqp://broker/?exchange=orders"
 DJANGO = """
 from django.conf import settings
 settings.configure(DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "shop.db"}})
@@ -154,10 +156,50 @@ def test_a_python_block_for_kafka_carries_what_was_put(
     assert [record.key() for record in everything_in(kafka_url, kafka_topic)] == [b"order-7"]
 
 
+@pytest.fixture
+def orders_at_rabbitmq(amqp_url: str) -> Iterator[str]:
+    """The URL of an exchange with a queue of the same name behind it."""
+    name = queues.fresh_name()
+
+    async def make() -> None:
+        await queues.make_exchange(amqp_url, name)
+        await queues.make_queue(amqp_url, name)
+        await queues.bind(amqp_url, name, name)
+
+    asyncio.run(make())
+    yield f"{amqp_url}?exchange={name}"
+    asyncio.run(queues.remove(amqp_url, name, f"{name}.billing"))
+
+
+def keys_at_rabbitmq(url: str) -> list[str]:
+    server, _, name = url.partition("?exchange=")
+    found = asyncio.run(queues.everything_in(server, name))
+    return [str((each.header.properties.headers or {})["cloudEvents_subject"]) for each in found]
+
+
+@pytest.mark.parametrize("block", [b for b in blocks("console") if "server=amqp" in b.options], ids=str)
+def test_a_console_block_for_rabbitmq_carries_its_message(
+    block: Block, tmp_path: Path, orders_at_rabbitmq: str
+) -> None:
+    prepare(f"sqlite:///{tmp_path / 'shop.db'}")
+    run_lines(block.code.replace(AMQP, orders_at_rabbitmq), tmp_path)
+    assert set(keys_at_rabbitmq(orders_at_rabbitmq)) == keys_in(block.code)
+
+
+@pytest.mark.parametrize("block", [b for b in blocks("python") if "server=amqp" in b.options], ids=str)
+def test_a_python_block_for_rabbitmq_carries_what_was_put_or_runs(
+    block: Block, tmp_path: Path, orders_at_rabbitmq: str
+) -> None:
+    prepare(f"sqlite:///{tmp_path / 'shop.db'}")
+    run_lines("$ postroom put --store sqlite:///shop.db order.paid --key order-7", tmp_path)
+    run(block.code.replace(AMQP, orders_at_rabbitmq), tmp_path)
+    assert keys_at_rabbitmq(orders_at_rabbitmq) == (["order-7"] if "Relay" in block.code else [])
+
+
 @pytest.mark.parametrize("url", [line for b in blocks("url") for line in b.code.splitlines()])
 def test_a_url_can_be_opened_and_shows_no_password(url: str) -> None:
     without_files = re.sub(r"&[\w.]+\.location=[^&]*", "", url)
-    assert open_transport(without_files).capabilities.name == "kafka"
+    assert open_transport(without_files).capabilities.name == url.partition(":")[0].removesuffix("s")
     assert "s3cr" not in redact(url)
 
 
