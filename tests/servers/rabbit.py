@@ -42,13 +42,13 @@ SETTINGS = {
 ERLANG = "+S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none +P 65536 +Q 4096"
 """Two schedulers, and none of them spins: other tests want the processors."""
 SERVE = """#!/bin/sh
-trap 'kill -9 0' TERM
-"$BINDIR/epmd" -port "$ERL_EPMD_PORT" -address 127.0.0.1 &
-"$SERVER" &
-wait $!
-kill -9 0
+"$BINDIR/epmd" -port "$ERL_EPMD_PORT" -address 127.0.0.1 & mapper=$!
+"$SERVER" & server=$!
+trap 'kill -9 $server $mapper; wait; exit 0' TERM
+wait $server
+kill -9 $mapper
 """
-"""It leads a process group of its own, and ends with all of it."""
+"""Whoever ends it returns when both are gone."""
 ERL = """#!/bin/sh
 exec "$BINDIR/erlexec" "$@"
 """
@@ -99,15 +99,6 @@ class Rabbit:
         finally:
             os.kill(node, signal.SIGCONT)
 
-    @contextmanager
-    def short_of_memory(self) -> Iterator[None]:
-        """It blocks everybody who publishes, for want of memory."""
-        self.ctl("set_vm_memory_high_watermark", "absolute", "1MB")
-        try:
-            yield
-        finally:
-            self.ctl("set_vm_memory_high_watermark", "absolute", "1GB")
-
     @property
     def _server_home(self) -> Path:
         found = sorted((self._root / "usr/lib/rabbitmq/lib").glob("rabbitmq_server-*"))
@@ -142,8 +133,9 @@ class Rabbit:
             RABBITMQ_MNESIA_BASE=os.fspath(self._home / "data"),
             RABBITMQ_LOG_BASE=os.fspath(self._home / "log"),
             RABBITMQ_PID_FILE=os.fspath(self._home / "node.pid"),
+            RABBITMQ_ALLOW_INPUT="1",  # then its script becomes the server, instead of starting one
             RABBITMQ_DIST_PORT=str(free_port()),
-            RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=f"{ERLANG} -kernel inet_dist_use_interface {{127,0,0,1}}",
+            RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=f"{ERLANG} -noinput -kernel inet_dist_use_interface {{127,0,0,1}}",
             RABBITMQ_CTL_ERL_ARGS="+S 1:1 +sbwt none",
         )
         return self._argv()

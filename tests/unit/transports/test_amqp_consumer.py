@@ -98,11 +98,9 @@ async def test_the_groups_queue_is_a_durable_quorum_queue_with_one_receiver_at_a
         await channel.queue_declare(f"{exchange}.postroom", durable=True, arguments=arguments)
 
 
-def test_newer_brokers_are_told_not_to_drop_messages_nor_receivers() -> None:
+def test_newer_brokers_are_told_not_to_drop_messages() -> None:
     assert "x-delivery-limit" not in arguments_for((3, 13)), "an older one refuses it"
     assert arguments_for((4, 1))["x-delivery-limit"] == -1
-    assert "x-consumer-timeout" not in arguments_for((3, 11))
-    assert arguments_for((3, 12))["x-consumer-timeout"] > 24 * 3600 * 1000
 
 
 async def test_a_binding_chooses_what_is_received(amqp_url: str, exchange: str, opened: list[Consumer]) -> None:
@@ -181,6 +179,18 @@ async def test_a_queue_that_is_deleted_is_an_outage_and_a_groups_is_made_anew(
     assert data_of(await receive(named, 1)) == [0]
     await named.close()
     await remove(amqp_url, theirs)
+
+
+async def test_rabbitmq_itself_would_put_what_is_refused_behind_all_others(amqp_url: str, exchange: str) -> None:
+    """Why it stays in hand here. The day this fails, it need not any more."""
+    await make_queue(amqp_url, f"{exchange}.postroom")
+    async with channel_to(amqp_url) as channel:
+        for number in (b"0", b"1", b"2"):
+            await channel.basic_publish(number, routing_key=f"{exchange}.postroom")
+        refused = await channel.basic_get(f"{exchange}.postroom")
+        await channel.basic_nack(refused.delivery_tag or 0)
+        await asyncio.sleep(0.3)
+        assert [(await channel.basic_get(f"{exchange}.postroom")).body for _ in range(3)] == [b"1", b"2", b"0"]
 
 
 async def test_what_is_not_there_is_told_when_it_opens(amqp_url: str) -> None:

@@ -13,7 +13,8 @@ from tests.servers.queues import bind, channel_to, fresh_name, make_exchange, ma
 from tests.servers.rabbit import Rabbit
 
 from postroom.errors import TransportUnavailable
-from postroom.transports.amqp.doctor import of_nodes, weaknesses
+from postroom.transports.amqp.doctor import of_nodes, of_queue, weaknesses
+from postroom.transports.amqp.probing import Seen
 
 pytestmark = pytest.mark.anyio
 
@@ -53,7 +54,9 @@ async def test_an_exchange(
     ("arguments", "durable", "words"),
     [
         ({"x-queue-type": "quorum"}, True, []),
-        ({"x-queue-type": "quorum", "x-single-active-consumer": True, "x-delivery-limit": 5}, True, []),
+        ({"x-queue-type": "quorum", "x-single-active-consumer": True}, True, []),
+        ({"x-queue-type": "quorum", "x-delivery-limit": 5}, True, ["was delivered more than 5 times"]),
+        ({"x-queue-type": "quorum", "x-delivery-limit": 5, "x-dead-letter-exchange": "dead"}, True, []),
         ({"x-queue-type": "quorum", "x-max-length": 5, "x-overflow": "reject-publish"}, True, []),
         ({"x-queue-type": "quorum", "x-max-length": 5}, True, ["has max-length=5, which drops its oldest"]),
         ({}, True, ["is no quorum queue"]),
@@ -119,6 +122,13 @@ async def test_with_the_management_also_nodes_policies_and_the_queues_of_an_exch
     with pytest.raises(TransportUnavailable, match="management does not answer") as caught:
         await weaknesses(f"{url}?exchange=orders&management=http://127.0.0.1:{free_port()}")
     assert "the-right-password" not in str(caught.value)
+
+
+def test_from_4_0_on_a_quorum_queue_must_say_that_it_drops_nothing() -> None:
+    silent, safe = Seen(), Seen({"x-delivery-limit": "-1"})
+    assert of_queue("orders", silent, (3, 13)) == []
+    assert "more than 20 times" in of_queue("orders", silent, (4, 0))[0]
+    assert of_queue("orders", safe, (4, 0)) == []
 
 
 def test_three_nodes_are_good() -> None:

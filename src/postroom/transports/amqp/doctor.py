@@ -13,6 +13,8 @@ from postroom.transports.amqp.probing import Seen, look_at_exchange, look_at_que
 from postroom.transports.amqp.wire import Wire
 
 PATIENCE_SECONDS = 10.0
+DELIVERIES_DEFAULT = 20
+"""Of a quorum queue that says nothing, from RabbitMQ 4.0 on."""
 
 _RIGHT = "give this user the right to configure it while the doctor runs"
 _LIMIT = "drops its oldest messages though they were confirmed: set x-overflow=reject-publish, or no limit"
@@ -58,7 +60,7 @@ async def _weaknesses(connection: Wire, where: Address, until: float) -> list[st
         seen = await look_at_queue(connection, queue, until)
         if management is not None and seen.is_there:
             seen.settings |= await management.policy("queues", queue)
-        found += of_queue(queue, seen)
+        found += of_queue(queue, seen, connection.version)
     if management is not None:
         found += of_nodes(await management.nodes())
     return found
@@ -83,8 +85,8 @@ def of_exchange(name: str, seen: Seen) -> list[str]:
     return found
 
 
-def of_queue(name: str, seen: Seen) -> list[str]:
-    """What is weak about a queue."""
+def of_queue(name: str, seen: Seen, version: tuple[int, int]) -> list[str]:
+    """What is weak about a queue at a broker of this version."""
     if not seen.is_there:
         return [f"There is no queue {name!r}: declare it, durable, with x-queue-type=quorum."]
     if not seen.may_ask:
@@ -108,7 +110,23 @@ def of_queue(name: str, seen: Seen) -> list[str]:
         is_safe = what is _LIMIT and _argument(settings, "overflow") in ("reject-publish", "reject-publish-dlx")
         if value is not None and not is_safe:
             found.append(f"Queue {name!r} has {limit}={value}, which {what}.")
+    deliveries = _deliveries(settings, version)
+    if deliveries is not None and _argument(settings, "dead-letter-exchange") is None:
+        found.append(
+            f"Queue {name!r} drops a message that was delivered more than {deliveries} times, as one is whose receivers crash: "
+            "declare it without x-delivery-limit, from RabbitMQ 4.0 on with x-delivery-limit=-1."
+        )
     return found
+
+
+def _deliveries(settings: Mapping[str, str], version: tuple[int, int]) -> int | None:
+    """After how many deliveries a quorum queue drops a message; None: never."""
+    if settings.get("x-queue-type", "quorum") != "quorum":
+        return None
+    said = _argument(settings, "delivery-limit")
+    if said is None:
+        return DELIVERIES_DEFAULT if version >= (4, 0) else None
+    return int(said) if said.isdecimal() else None
 
 
 def of_nodes(running: int) -> list[str]:
