@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
-from tests.servers.queues import channel_to, fresh_name, make_exchange, remove, settled
 from tests.servers.rabbit import Rabbit
+from tests.servers.rabbit_queues import channel_to, fresh_name, make_exchange, remove, settled
 
 from postroom.message import Message
 from postroom.testing.contracts import ConsumerContract

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
-from tests.servers.queues import everything_in, fresh_name, make_queue, remove, settled
 from tests.servers.rabbit import LARGEST, Rabbit
+from tests.servers.rabbit_queues import everything_in, fresh_name, make_queue, remove, settled
 
 from postroom.message import Message
 from postroom.testing.contracts import PublisherContract

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from tests.servers import queues
+from tests.servers import rabbit_queues
 from tests.servers.topics import everything_in
 
 from postroom import Settings, open_store, open_transport
@@ -159,21 +159,21 @@ def test_a_python_block_for_kafka_carries_what_was_put(
 @pytest.fixture
 def orders_at_rabbitmq(amqp_url: str) -> Iterator[str]:
     """The URL of an exchange with a queue of the same name behind it."""
-    name = queues.fresh_name()
+    name = rabbit_queues.fresh_name()
 
     async def make() -> None:
-        await queues.make_exchange(amqp_url, name)
-        await queues.make_queue(amqp_url, name)
-        await queues.bind(amqp_url, name, name)
+        await rabbit_queues.make_exchange(amqp_url, name)
+        await rabbit_queues.make_queue(amqp_url, name)
+        await rabbit_queues.bind(amqp_url, name, name)
 
     asyncio.run(make())
     yield f"{amqp_url}?exchange={name}"
-    asyncio.run(queues.remove(amqp_url, name, f"{name}.billing"))
+    asyncio.run(rabbit_queues.remove(amqp_url, name, f"{name}.billing"))
 
 
 def keys_at_rabbitmq(url: str) -> list[str]:
     server, _, name = url.partition("?exchange=")
-    found = asyncio.run(queues.everything_in(server, name))
+    found = asyncio.run(rabbit_queues.everything_in(server, name))
     return [str((each.header.properties.headers or {})["cloudEvents_subject"]) for each in found]
 
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from tests.scenarios.conftest import url_of
 from tests.scenarios.test_kafka import AWAY, BATCH, CONCURRENCY, EACH, IN_FLIGHT, KEYS, check_deliveries, eventually
-from tests.servers.queues import make_exchange, settled
 from tests.servers.rabbit import Rabbit
+from tests.servers.rabbit_queues import make_exchange, settled
 
 from postroom.errors import TransportUnavailable
 from postroom.message import Message

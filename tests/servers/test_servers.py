@@ -19,7 +19,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 from pamqp.commands import Basic
 
-from tests.servers import REGISTRY, Server, Unavailable, apt, guard, postgres, queues, start
+from tests.servers import REGISTRY, Server, Unavailable, apt, guard, postgres, rabbit_queues, start
 from tests.servers.broker import Broker
 from tests.servers.cluster import LOCKED
 from tests.servers.databases import fresh_database
@@ -322,13 +322,13 @@ def test_a_rabbitmq_of_my_own_that_is_killed_comes_back_with_all_it_had(amqp_ser
     before = amqp_server.url
 
     async def send(body: bytes) -> None:
-        async with queues.channel_to(before) as channel:
+        async with rabbit_queues.channel_to(before) as channel:
             await channel.basic_publish(body, routing_key="q", properties=Basic.Properties(delivery_mode=2))
 
     async def begin() -> None:
-        await queues.make_queue(before, "q")
+        await rabbit_queues.make_queue(before, "q")
         await send(b"one")
-        await queues.settled()
+        await rabbit_queues.settled()
 
     asyncio.run(begin())
     amqp_server.kill()
@@ -336,4 +336,4 @@ def test_a_rabbitmq_of_my_own_that_is_killed_comes_back_with_all_it_had(amqp_ser
     amqp_server.start_again()
     asyncio.run(send(b"two"))
     assert amqp_server.url == before
-    assert [message.body for message in asyncio.run(queues.everything_in(before, "q"))] == [b"one", b"two"]
+    assert [message.body for message in asyncio.run(rabbit_queues.everything_in(before, "q"))] == [b"one", b"two"]

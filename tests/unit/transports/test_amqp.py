@@ -9,8 +9,8 @@ from datetime import timedelta
 
 import pytest
 from tests.servers.ports import free_port
-from tests.servers.queues import bind, everything_in, fresh_name, make_exchange, make_queue, remove
 from tests.servers.rabbit import LARGEST, PASSWORD, USER, Rabbit
+from tests.servers.rabbit_queues import bind, everything_in, fresh_name, make_exchange, make_queue, remove
 
 from postroom.clock import monotonic
 from postroom.errors import ConfigError, TransportUnavailable

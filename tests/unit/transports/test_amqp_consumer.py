@@ -9,8 +9,8 @@ from time import process_time
 from typing import Any
 
 import pytest
-from tests.servers.queues import bind, channel_to, fresh_name, make_exchange, make_queue, remove
 from tests.servers.rabbit import Rabbit
+from tests.servers.rabbit_queues import bind, channel_to, fresh_name, make_exchange, make_queue, remove
 
 from postroom.clock import monotonic
 from postroom.errors import ConfigError, TransportUnavailable

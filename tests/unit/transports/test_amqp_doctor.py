@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from tests.servers.ports import free_port
-from tests.servers.queues import bind, channel_to, fresh_name, make_exchange, make_queue, remove
 from tests.servers.rabbit import Rabbit
+from tests.servers.rabbit_queues import bind, channel_to, fresh_name, make_exchange, make_queue, remove
 
 from postroom.errors import TransportUnavailable
 from postroom.transports.amqp.doctor import of_nodes, of_queue, weaknesses
