@@ -16,7 +16,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.servers import queues, streams
+from tests.servers import queues, rabbit_queues, streams
 from tests.servers.ports import free_port
 from tests.servers.queues import fresh_queue, with_queue
 from tests.servers.redis_streams import messages_in
@@ -39,6 +39,7 @@ KAFKA = "kafka://broker:9092/orders"
 SQS = "sqs://eu-central-1/orders.fifo"
 NATS = "nats://broker:4222/ORDERS?subject=orders"
 REDIS = "redis://server:6379/orders"
+AMQP = "amqp://broker/?exchange=orders"
 DJANGO = """
 from django.conf import settings
 settings.configure(DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "shop.db"}})
@@ -279,6 +280,45 @@ def test_a_python_block_for_redis_carries_what_was_put(
     run_lines("$ postroom put --store sqlite:///shop.db order.paid --key order-7", tmp_path)
     assert run(block.code.replace(REDIS, f"{redis_url}/{redis_stream}"), tmp_path)
     assert [message.key for message in messages_in(redis_url, redis_stream)] == ["order-7"]
+
+
+def orders_at_rabbitmq(amqp_url: str) -> Iterator[str]:
+    """The URL of an exchange with a queue of the same name behind it."""
+    name = rabbit_queues.fresh_name()
+
+    async def make() -> None:
+        await rabbit_queues.make_exchange(amqp_url, name)
+        await rabbit_queues.make_queue(amqp_url, name)
+        await rabbit_queues.bind(amqp_url, name, name)
+
+    asyncio.run(make())
+    yield f"{amqp_url}?exchange={name}"
+    asyncio.run(rabbit_queues.remove(amqp_url, name, f"{name}.billing"))
+
+
+def keys_at_rabbitmq(url: str) -> list[str]:
+    server, _, name = url.partition("?exchange=")
+    found = asyncio.run(rabbit_queues.everything_in(server, name))
+    return [str((each.header.properties.headers or {})["cloudEvents_subject"]) for each in found]
+
+
+@pytest.mark.parametrize("block", [b for b in blocks("console") if "server=amqp" in b.options], ids=str)
+def test_a_console_block_for_rabbitmq_carries_its_message(
+    block: Block, tmp_path: Path, orders_at_rabbitmq: str
+) -> None:
+    prepare(f"sqlite:///{tmp_path / 'shop.db'}")
+    run_lines(block.code.replace(AMQP, orders_at_rabbitmq), tmp_path)
+    assert set(keys_at_rabbitmq(orders_at_rabbitmq)) == keys_in(block.code)
+
+
+@pytest.mark.parametrize("block", [b for b in blocks("python") if "server=amqp" in b.options], ids=str)
+def test_a_python_block_for_rabbitmq_carries_what_was_put_or_runs(
+    block: Block, tmp_path: Path, orders_at_rabbitmq: str
+) -> None:
+    prepare(f"sqlite:///{tmp_path / 'shop.db'}")
+    run_lines("$ postroom put --store sqlite:///shop.db order.paid --key order-7", tmp_path)
+    run(block.code.replace(AMQP, orders_at_rabbitmq), tmp_path)
+    assert keys_at_rabbitmq(orders_at_rabbitmq) == (["order-7"] if "Relay" in block.code else [])
 
 
 @pytest.mark.parametrize("url", [line for b in blocks("url") for line in b.code.splitlines()])

@@ -41,6 +41,7 @@ REGISTRY = {
     "postgres": "tests.servers.postgres",
     "pgbouncer": "tests.servers.pgbouncer",
     "kafka": "tests.servers.kafka",
+    "amqp": "tests.servers.amqp",
     "mariadb": "tests.servers.mariadb",
     "mongo": "tests.servers.mongo",
     "mongo_standalone": "tests.servers.mongo_standalone",

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
-from tests.servers import REGISTRY, NotHere, Server, Unavailable, kafka, mongo, redis, sqs, start
+from tests.servers import REGISTRY, NotHere, Server, Unavailable, amqp, kafka, mongo, redis, sqs, start
 from tests.servers.broker import Broker, broker_of_my_own
 from tests.servers.cluster import LOCKED, LOCKED_PASSWORD
 from tests.servers.databases import fresh_database, fresh_mariadb_database, in_database
 from tests.servers.gate import Gate, gate_to
 from tests.servers.mongod import Mongod, mongod_of_my_own
 from tests.servers.nats_server import NatsServer, nats_of_my_own
+from tests.servers.rabbit import Rabbit, rabbit_of_my_own
 from tests.servers.run import current
 from tests.servers.topics import fresh_topic
 from tests.servers.valkeyd import Valkey, valkey_of_my_own
@@ -51,12 +52,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Fetch now what takes minutes the first time: no test's time is running yet."""
-    if not session.config.option.collectonly and any(_needs_kafka(item) for item in session.items):
+    if session.config.option.collectonly:
+        return
+    if any(_needs("kafka", item) for item in session.items):
         kafka.fetch()
+    if any(_needs("amqp", item) for item in session.items):
+        amqp.fetch()
 
 
-def _needs_kafka(item: pytest.Item) -> bool:
-    return any(name.startswith("kafka_") for name in getattr(item, "fixturenames", ()))
+def _needs(name: str, item: pytest.Item) -> bool:
+    return any(fixture.startswith(f"{name}_") for fixture in getattr(item, "fixturenames", ()))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -159,6 +164,23 @@ def kafka_broker() -> Iterator[Broker]:
         except (NotHere, OSError) as error:
             do_without("kafka", str(error))
         yield broker
+
+
+@pytest.fixture(scope="session")
+def amqp_url() -> str:
+    """The URL of a RabbitMQ on which this test run may create exchanges and queues, without one in it."""
+    return have("amqp").url
+
+
+@pytest.fixture
+def amqp_server() -> Iterator[Rabbit]:
+    """A RabbitMQ of this test's own, which it may kill and start again."""
+    with ExitStack() as ending:
+        try:
+            server = ending.enter_context(rabbit_of_my_own(amqp.programs()))
+        except (NotHere, OSError) as error:
+            do_without("amqp", str(error))
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -18,14 +19,16 @@ from urllib.request import urlopen
 import psycopg
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
+from pamqp.commands import Basic
 
-from tests.servers import REGISTRY, Server, Unavailable, apt, guard, postgres, start, streams
+from tests.servers import REGISTRY, Server, Unavailable, apt, guard, postgres, rabbit_queues, start, streams
 from tests.servers.broker import Broker
 from tests.servers.cluster import LOCKED
 from tests.servers.databases import fresh_database
 from tests.servers.gate import Gate
 from tests.servers.nats_server import NatsServer
 from tests.servers.ports import free_port, listens
+from tests.servers.rabbit import Rabbit
 from tests.servers.run import VARIABLE, Run
 from tests.servers.streams import fresh_stream
 from tests.servers.topics import everything_in, fresh_topic, servers_of
@@ -355,3 +358,42 @@ def test_a_nats_of_my_own_that_is_killed_comes_back_with_all_it_had(nats_server:
         nats_server.start_again()
         assert [each.data for each in streams.everything_in(before, stream)] == [b"one"]
         assert nats_server.url == before
+
+
+def test_rabbitmq_starts_from_the_systems_packages(run: Run) -> None:
+    server = from_source("amqp", "unpacked", run)
+    assert server.ours
+    assert server.version[0].isdecimal()
+    server.stop()
+    assert not listens(port_of(server.url))
+
+
+def test_a_rabbitmq_named_in_the_environment_is_used_and_left_alone(
+    amqp_url: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POSTROOM_TEST_AMQP", amqp_url)
+    server = start("amqp", run=run)
+    assert (server.url, server.source, server.ours) == (amqp_url, "environment", False)
+    server.stop()
+    assert listens(port_of(amqp_url))
+
+
+def test_a_rabbitmq_of_my_own_that_is_killed_comes_back_with_all_it_had(amqp_server: Rabbit) -> None:
+    before = amqp_server.url
+
+    async def send(body: bytes) -> None:
+        async with rabbit_queues.channel_to(before) as channel:
+            await channel.basic_publish(body, routing_key="q", properties=Basic.Properties(delivery_mode=2))
+
+    async def begin() -> None:
+        await rabbit_queues.make_queue(before, "q")
+        await send(b"one")
+        await rabbit_queues.settled()
+
+    asyncio.run(begin())
+    amqp_server.kill()
+    assert not listens(port_of(before))
+    amqp_server.start_again()
+    asyncio.run(send(b"two"))
+    assert amqp_server.url == before
+    assert [message.body for message in asyncio.run(rabbit_queues.everything_in(before, "q"))] == [b"one", b"two"]

@@ -38,14 +38,16 @@ TRANSPORTS = {
     "local": Known("local", "local://shop.mail:send", frozenset({"concurrency"})),
     "http": Known("http", "http://localhost:8080/hooks", _HTTP, receives=frozenset({"prefetch", "secrets"})),
     "https": Known("http", "https://shop.example/hooks", _HTTP),
-    "sqs": Known("sqs", "sqs://eu-central-1/orders.fifo", _BROKER, receives=frozenset({"prefetch"})),
+    "kafka": Known("kafka", "kafka://broker:9092/orders", _BROKER, receives=_GROUPS),
+    "amqp": Known("amqp", "amqp://broker/?exchange=orders", _BROKER, _GROUPS),
+    "amqps": Known("amqp", "amqps://broker/?exchange=orders", _BROKER, _GROUPS),
     "nats": Known("nats", "nats://broker:4222/ORDERS?subject=orders.paid", _BROKER, receives=_GROUPS),
     "tls": Known("nats", "tls://broker:4222/ORDERS?subject=orders.paid", _BROKER, receives=_GROUPS),
-    "kafka": Known("kafka", "kafka://broker:9092/orders", _BROKER, receives=_GROUPS),
     "redis": Known("redis_streams", "redis://server:6379/orders", _BROKER, _GROUPS),
     "rediss": Known("redis_streams", "rediss://server:6379/orders", _BROKER, _GROUPS),
     "valkey": Known("redis_streams", "valkey://server:6379/orders", _BROKER, _GROUPS),
     "valkeys": Known("redis_streams", "valkeys://server:6379/orders", _BROKER, _GROUPS),
+    "sqs": Known("sqs", "sqs://eu-central-1/orders.fifo", _BROKER, receives=frozenset({"prefetch"})),
 }
 """What can be opened. A new transport is a line here, and a module of that name in this package."""
 

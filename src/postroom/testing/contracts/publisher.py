@@ -62,7 +62,7 @@ class PublisherContract:
     async def test_a_sent_message_arrived_as_it_was_given(self, rig: Rig, broker: Broker) -> None:
         message = a_message(key="a", headers={"x-tenant": "acme"}, correlation_id="c-1")
         (outcome,) = await self.publish(rig, message)
-        assert isinstance(outcome, Sent)
+        assert isinstance(outcome, Sent), f"expected Sent, got {outcome}"
         (arrived,) = await broker.received()
         assert (arrived.id, arrived.type, arrived.key, arrived.body) == (message.id, message.type, "a", message.body)
         assert arrived.headers.get("x-tenant") == "acme"
@@ -125,7 +125,7 @@ class PublisherContract:
         assert isinstance(outcome, Unavailable), f"expected Unavailable, got {outcome}"
         await broker.come_back()
         (outcome,) = await self.publish(rig, a_message(key="a"))
-        assert isinstance(outcome, Sent)
+        assert isinstance(outcome, Sent), f"expected Sent, got {outcome}"
 
     async def test_closing_twice_is_fine(self, rig: Rig, broker: Broker) -> None:  # noqa: ARG002 - the rig needs it
         await rig.publisher.close()

@@ -1,0 +1,41 @@
+"""RabbitMQ, over AMQP 0-9-1: CloudEvents in headers; every message confirmed, every return a rejection.
+
+```
+   publish ─▶ a line of its own: one connection, one channel     line.py, wire.py
+              each key is a chain: the next one goes when the     sending.py
+              one before it is confirmed; all chains at once
+              a message that closes the channel is found out,     answers.py
+              and the others go again on a new one
+
+   receive ─▶ a session: one connection, one channel, one queue   session.py
+              what is in hand, and what is due again when         shelf.py
+```
+
+A line that did not answer in time is cut off, so that nothing leaves it later.
+"""
+
+from postroom.errors import MissingDependency
+
+try:
+    import aiormq  # noqa: F401 - asked for here, so that whoever lacks it reads what to install
+except ModuleNotFoundError as exc:
+    raise MissingDependency(
+        "RabbitMQ needs aiormq, which is not installed: run `pip install 'postroom[amqp]'`.", extra="amqp"
+    ) from exc
+
+from postroom.transport import Consumer, ConsumerOptions, Publisher, TransportOptions
+from postroom.transports import SOURCE_DEFAULT
+from postroom.transports.amqp.consumer import AmqpConsumer
+from postroom.transports.amqp.publisher import AmqpPublisher
+
+__all__ = ["AmqpConsumer", "AmqpPublisher", "open_consumer", "open_publisher"]
+
+
+def open_publisher(url: str, options: TransportOptions) -> Publisher:
+    """See `postroom.transports.open_transport`."""
+    return AmqpPublisher(url, source=options.source or SOURCE_DEFAULT)
+
+
+def open_consumer(url: str, options: ConsumerOptions) -> Consumer:
+    """See `postroom.transports.open_consumer`."""
+    return AmqpConsumer(url, group=options.group, prefetch=options.prefetch)

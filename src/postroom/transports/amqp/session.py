@@ -1,0 +1,130 @@
+"""A receiver's connection: one channel that is given the messages of one queue, for as long as it lives."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from aiormq import Channel
+from aiormq.abc import DeliveredMessage
+from aiormq.exceptions import ChannelNotFoundEntity
+
+from postroom.errors import ConfigError
+from postroom.transports.amqp import answers, wire
+from postroom.transports.amqp.address import Address
+from postroom.transports.amqp.binding import read
+from postroom.transports.amqp.shelf import Shelf
+from postroom.transports.amqp.wire import Wire
+
+HOLD_MILLISECONDS = 7 * 24 * 3600 * 1000
+"""So long a message may be in hand before RabbitMQ closes the channel. Before 3.12 nobody could say, and it is half an hour."""
+
+
+class Session:
+    """Opened by `open_session`."""
+
+    def __init__(self, connection: Wire, channel: Channel) -> None:
+        self._wire, self._channel = connection, channel
+        self.shelf = Shelf()
+        self.news = asyncio.Event()
+        """Something arrived, or the session is lost."""
+        self._is_cancelled = False
+
+    @property
+    def is_open(self) -> bool:
+        return self._wire.is_open and not self._channel.is_closed and not self._is_cancelled
+
+    async def consume(self, queue: str, prefetch: int, until: float) -> None:
+        """From now on messages arrive, up to *prefetch* that are not acknowledged."""
+        self._channel.closing.add_done_callback(self._lost)
+        self._channel.on_consumer_cancel_callbacks.add(self._cancelled)
+        await self._in_time(self._channel.basic_qos(prefetch_count=prefetch), until)
+        patience: dict[str, Any] = {"x-consumer-timeout": HOLD_MILLISECONDS}
+        await self._in_time(self._channel.basic_consume(queue, self._arrived, arguments=patience), until)
+
+    async def ack(self, tags: list[int]) -> None:
+        """Acknowledge these, in as few words as possible. Silent when the session is lost: then they come again."""
+        words = self.shelf.settle(tags)
+        try:
+            for number, (tag, multiple) in enumerate(words, 1):
+                # The last one waits until all of them have left.
+                await self._channel.basic_ack(tag, multiple=multiple, wait=number == len(words))
+        except wire.LOST:
+            self.news.set()
+
+    async def close(self) -> None:
+        """What is in hand goes back to the front of the queue. Acknowledgements that are on their way arrive first."""
+        if self.is_open:
+            # By way of the channel: closing the connection alone would overtake them.
+            await asyncio.wait({wire.behind_us(self._channel.close())}, timeout=wire.CLOSE_SECONDS)
+        await self._wire.close()
+
+    def cut(self) -> None:
+        """End it now, without a word."""
+        self._wire.cut()
+
+    async def _arrived(self, message: DeliveredMessage) -> None:
+        tag, properties = message.delivery_tag, message.header.properties
+        if tag is not None:
+            topic = message.routing_key or ""
+            self.shelf.arrive(tag, read(properties, message.body, topic=topic, redelivered=bool(message.redelivered)))
+            self.news.set()
+
+    def _lost(self, _: object) -> None:
+        self.news.set()
+
+    async def _cancelled(self, _: object) -> None:
+        """The broker does not give us that queue any more: it was deleted, or moved."""
+        self._is_cancelled = True
+        self.news.set()
+
+    async def _in_time(self, doing: Any, until: float) -> Any:
+        return await wire.in_time(doing, until, self.cut)
+
+
+async def open_session(where: Address, group: str, prefetch: int, until: float) -> Session:
+    """Connect, find the queue or make the group's, and begin. Raises wire.TROUBLE or ConfigError."""
+    connection = await wire.connect(where.server, until)
+    try:
+        queue = where.queue or await _queue_of(connection, where, group, until)
+        session = Session(connection, await connection.channel(until, confirms=False))
+        await session.consume(queue, prefetch, until)
+    except ChannelNotFoundEntity as exc:
+        connection.cut()
+        raise ConfigError(
+            f"{where.shown} cannot be received from: {answers.words_of(exc)}; create it, or correct the URL."
+        ) from None
+    except BaseException:
+        connection.cut()
+        raise
+    return session
+
+
+async def _queue_of(connection: Wire, where: Address, group: str, until: float) -> str:
+    """The name of the group's queue at this exchange. It is made when it is not there, and bound."""
+    channel = await connection.channel(until, confirms=False)
+    name = f"{where.exchange}.{group}"
+
+    async def ask(doing: Any) -> None:
+        await wire.in_time(doing, until, connection.cut)
+
+    await ask(channel.exchange_declare(where.exchange, passive=True))
+    try:
+        # Somebody may have made it, with other arguments, on purpose.
+        await ask(channel.queue_declare(name, passive=True))
+    except ChannelNotFoundEntity:
+        channel = await connection.channel(until, confirms=False)
+        await ask(channel.queue_declare(name, durable=True, arguments=arguments_for(connection.version)))
+    for binding in where.bindings or ("#",):
+        await ask(channel.queue_bind(name, where.exchange, binding))
+    await ask(channel.close())
+    return name
+
+
+def arguments_for(version: tuple[int, int]) -> dict[str, Any]:
+    """How a group's queue is made: replicated, on disk, one receiver at a time, and nothing is dropped by itself."""
+    arguments: dict[str, Any] = {"x-queue-type": "quorum", "x-single-active-consumer": True}
+    if version >= (4, 0):
+        # Else the twenty-first delivery would drop the message.
+        arguments["x-delivery-limit"] = -1
+    return arguments
