@@ -8,7 +8,10 @@ from functools import cache
 from importlib import resources
 
 from postroom.errors import SchemaMismatch
-from postroom.tables import TableNames
+from postroom.tables import Part, TableNames
+
+SINCE: dict[Part, int] = {"": 1, "inbox": 2, "inbox_dead": 2}
+"""Tables by whose names somebody may have made one before us, with the migration that makes ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +97,10 @@ def other_lanes(found: int, wanted: int) -> SchemaMismatch:
     )
 
 
-def not_ours(store: str, tables: TableNames) -> SchemaMismatch:
+def not_ours(store: str, tables: TableNames, part: Part = "") -> SchemaMismatch:
     """There is a table by our name that Postroom did not make."""
     return SchemaMismatch(
-        f"There is a table {tables.qualified()} in {store} that Postroom did not make: leave it to whoever did, and choose "
+        f"There is a table {tables.qualified(part)} in {store} that Postroom did not make: leave it to whoever did, and choose "
         f"another name with `{init_command(store, TableNames(prefix='postroom', schema=tables.schema))}`.",
-        table=tables.name(),
+        table=tables.name(part),
     )
