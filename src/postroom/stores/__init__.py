@@ -58,7 +58,12 @@ def open_inbox_store(url: str, *, tables: TableNames | None = None) -> InboxStor
             from postroom.stores.postgres.inbox import PostgresInbox
 
             return PostgresInbox(url, tables=tables)
-    raise ConfigError(f"There is no inbox on {redact(url)}: use sqlite:// or postgresql://.")
+        case "mysql" | "mariadb":
+            _mysql(url, tables, None)
+            from postroom.stores.mysql.inbox import MySQLInbox
+
+            return MySQLInbox(url, tables=tables)
+    raise ConfigError(f"There is no inbox on {redact(url)}: use sqlite://, postgresql:// or mysql://.")
 
 
 def open_waker(url: str, *, tables: TableNames | None = None) -> Waker:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
 import psycopg
+from tests.servers.mariadb import connect
 
 from postroom.inbox_store import InboxStore
 from postroom.message import Message
@@ -49,6 +50,19 @@ class PostgresDesk(_Desk):
             return [name for (name,) in connection.execute("SELECT name FROM effects ORDER BY id")]
 
 
+class MariaDBDesk(_Desk):
+    async def write(self, handle: Any, effect: str) -> None:
+        await handle.cursor().execute("INSERT INTO effects (name) VALUES (%s)", [effect])
+
+    def write_blocking(self, handle: Any, effect: str) -> None:
+        handle.cursor().execute("INSERT INTO effects (name) VALUES (%s)", [effect])
+
+    async def effects(self) -> Sequence[str]:
+        with closing(connect(self.url)) as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT name FROM effects ORDER BY id")
+            return [name for (name,) in cursor.fetchall()]
+
+
 @asynccontextmanager
 async def sqlite_desk(file: Path) -> AsyncIterator[SQLiteDesk]:
     url = f"sqlite:///{file}"
@@ -68,3 +82,16 @@ async def postgres_desk(url: str) -> AsyncIterator[PostgresDesk]:
         connection.execute("CREATE TABLE effects (id bigserial PRIMARY KEY, name text NOT NULL)")
     async with open_inbox_store(url) as inbox:
         yield PostgresDesk(url, inbox)
+
+
+@asynccontextmanager
+async def mariadb_desk(url: str) -> AsyncIterator[MariaDBDesk]:
+    """MySQL's too."""
+    async with open_store(url) as store:
+        await store.migrate()
+    with closing(connect(url)) as connection, connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE TABLE effects (id bigint AUTO_INCREMENT PRIMARY KEY, name text NOT NULL) ENGINE = InnoDB"
+        )
+    async with open_inbox_store(url) as inbox:
+        yield MariaDBDesk(url, inbox)
