@@ -51,12 +51,7 @@ def require(package: str, version: int, *, store: str, tables: TableNames) -> No
     if version == 0:
         raise missing(store, tables)
     if version < needed:
-        raise SchemaMismatch(
-            f"The tables in {store} are at version {version}, this Postroom needs {needed}: "
-            f"run `{init_command(store, tables)}`.",
-            version=version,
-            needed=needed,
-        )
+        raise too_old(version, needed, store, tables)
 
 
 def missing(store: str, tables: TableNames) -> SchemaMismatch:
@@ -75,6 +70,16 @@ def init_command(store: str, tables: TableNames) -> str:
     prefix = "" if tables.prefix == TableNames().prefix else f" --table-prefix {tables.prefix}"
     schema = "" if tables.schema is None else f" --schema {tables.schema}"
     return f"postroom init --store {store}{prefix}{schema}"
+
+
+def too_old(version: int, needed: int, store: str, tables: TableNames) -> SchemaMismatch:
+    """The tables were made by an earlier Postroom."""
+    return SchemaMismatch(
+        f"The tables in {store} are at version {version}, this Postroom needs {needed}: "
+        f"run `{init_command(store, tables)}`.",
+        version=version,
+        needed=needed,
+    )
 
 
 def too_new(version: int, needed: int) -> SchemaMismatch:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from pymongo import MongoClient
 from tests.servers.mariadb import connect
 
 from postroom.inbox_store import InboxStore
@@ -63,6 +64,18 @@ class MariaDBDesk(_Desk):
             return [name for (name,) in cursor.fetchall()]
 
 
+class MongoDesk(_Desk):
+    async def write(self, handle: Any, effect: str) -> None:
+        await handle.client.get_default_database().effects.insert_one({"name": effect}, session=handle)
+
+    def write_blocking(self, handle: Any, effect: str) -> None:
+        handle.client.get_default_database().effects.insert_one({"name": effect}, session=handle)
+
+    async def effects(self) -> Sequence[str]:
+        with MongoClient[dict[str, Any]](self.url) as client:
+            return [each["name"] for each in client.get_default_database().effects.find(sort=[("_id", 1)])]
+
+
 @asynccontextmanager
 async def sqlite_desk(file: Path) -> AsyncIterator[SQLiteDesk]:
     url = f"sqlite:///{file}"
@@ -95,3 +108,13 @@ async def mariadb_desk(url: str) -> AsyncIterator[MariaDBDesk]:
         )
     async with open_inbox_store(url) as inbox:
         yield MariaDBDesk(url, inbox)
+
+
+@asynccontextmanager
+async def mongo_desk(url: str) -> AsyncIterator[MongoDesk]:
+    async with open_store(url) as store:
+        await store.migrate()
+    with MongoClient[dict[str, Any]](url) as client:
+        client.get_default_database().create_collection("effects")
+    async with open_inbox_store(url) as inbox:
+        yield MongoDesk(url, inbox)

@@ -10,9 +10,11 @@ from uuid import UUID, uuid4
 import pytest
 from tests.conformance.inbox.desks import (
     MariaDBDesk,
+    MongoDesk,
     PostgresDesk,
     SQLiteDesk,
     mariadb_desk,
+    mongo_desk,
     postgres_desk,
     sqlite_desk,
 )
@@ -78,4 +80,11 @@ class TestMySQLInbox(InboxContract):
     @pytest.fixture
     async def desk(self, mysql_database: str) -> AsyncIterator[MariaDBDesk]:
         async with mariadb_desk(mysql_database) as desk:
+            yield desk
+
+
+class TestMongoInbox(InboxContract):
+    @pytest.fixture
+    async def desk(self, mongo_database: str) -> AsyncIterator[MongoDesk]:
+        async with mongo_desk(mongo_database) as desk:
             yield desk

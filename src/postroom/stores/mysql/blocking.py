@@ -130,7 +130,7 @@ def _driver() -> Any:
         raise MissingDependency(
             "Sync handlers on MariaDB and MySQL need the driver PyMySQL, which is not installed: run `pip install PyMySQL`, "
             "or write async handlers.",
-            extra="mysql",
+            package="PyMySQL",
         ) from exc
     return pymysql
 
