@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -20,6 +21,7 @@ from tests.servers.mariadb import connect
 from postroom.errors import MissingDependency, SchemaMismatch, StoreError, StoreUnavailable
 from postroom.inbox_store import Transaction
 from postroom.stores import open_inbox_store
+from postroom.stores.mysql import blocking, handling
 
 pytestmark = pytest.mark.anyio
 LOW, HIGH = UUID(int=1), UUID(int=2)
@@ -202,6 +204,34 @@ async def test_remembering_that_loses_after_other_work_is_the_database_away(desk
                 await tx.remember("billing", [LOW])
         other.rollback()
     assert list(await desk.effects()) == []
+
+
+@pytest.mark.parametrize("how", ["transaction", "blocking"])
+async def test_whoever_waited_for_as_long_as_the_server_lets_it_is_not_made_to_wait_again(
+    desk: MariaDBDesk, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    impatient = "SET SESSION innodb_lock_wait_timeout = 1"
+    for module in (handling, blocking):
+        monkeypatch.setattr(module, "ISOLATION", impatient)
+
+    def second() -> None:
+        with desk.store.blocking() as tx:
+            tx.remember("billing", [LOW])
+
+    begin = time.monotonic()
+    with another(desk) as other:
+        other.begin()
+        ask_blocking(
+            other,
+            f"INSERT INTO inbox (consumer, message_id, outcome, attempts, at) VALUES ('billing', '{LOW}', 'handled', 1, now())",
+        )
+        with pytest.raises(StoreUnavailable, match="Lock wait timeout"):
+            if how == "blocking":
+                await asyncio.to_thread(second)
+            else:
+                async with desk.store.transaction() as tx:
+                    await tx.remember("billing", [LOW])
+    assert 0.9 < time.monotonic() - begin < 4
 
 
 # ── the handler's connection ──

@@ -15,7 +15,7 @@ from asyncmy import errors
 from postroom.stores._inbox import in_turn
 from postroom.stores.mysql.blocking import BlockingConnections
 from postroom.stores.mysql.connections import PAUSE_SECONDS, TRIES
-from postroom.stores.mysql.failures import BUSY, code_of
+from postroom.stores.mysql.failures import BUSY, WAITED, code_of
 from postroom.stores.mysql.handling import HandlingConnections, is_away, is_open
 from postroom.stores.mysql.link import Connection
 from postroom.stores.mysql.statements import Statements
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pymysql
 
 TOKEN_BITS = 63
+AGAIN = BUSY - {WAITED}
 
 
 class MySQLInboxTransaction:
@@ -44,7 +45,7 @@ class MySQLInboxTransaction:
             try:
                 new = await self._remember(consumer, in_turn(ids))
             except errors.MySQLError as exc:
-                if code_of(exc) not in BUSY or not tries_left or not self._is_fresh:
+                if code_of(exc) not in AGAIN or not tries_left or not self._is_fresh:
                     raise self._pool.translated(exc) from exc
                 await self._begin_anew()
                 await asyncio.sleep(_pause(tries_left))
@@ -102,7 +103,7 @@ class BlockingMySQLTransaction:
             try:
                 new = self._remember(consumer, in_turn(ids))
             except pymysql.MySQLError as exc:
-                if code_of(exc) not in BUSY or not tries_left or not self._is_fresh:
+                if code_of(exc) not in AGAIN or not tries_left or not self._is_fresh:
                     raise self._pool.translated(exc) from exc
                 self._begin_anew()
                 time.sleep(_pause(tries_left))
