@@ -38,6 +38,12 @@ class TableNames:
                     f"and _, {NAME_MAX} of them at most, and not start with a digit.",
                     name=name,
                 )
+        if f"_{self.prefix}".endswith(("_inbox", "_inbox_dead")):
+            raise ConfigError(
+                f"{self.prefix!r} cannot be a table prefix: the inbox beside another outbox may be called so, and who drops "
+                "one would drop the other; choose one that does not end in inbox or inbox_dead.",
+                name=self.prefix,
+            )
 
     def name(self, part: Part = "") -> str:
         """The bare name of one table: `outbox_lane`."""

@@ -161,9 +161,19 @@ def test_a_table_prefix_that_is_no_identifier_is_refused(name: str) -> None:
         TableNames(schema=name)
 
 
-@given(st.from_regex(r"[a-z_][a-z0-9_]{0,47}", fullmatch=True))
+@pytest.mark.parametrize("name", ["inbox", "inbox_dead", "post_inbox", "post_inbox_dead"])
+def test_a_prefix_that_the_inbox_of_another_is_called_by_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="who drops one would drop the other; choose one that does not end in inbox"):
+        TableNames(prefix=name)
+    assert TableNames(prefix="post").name("inbox") == "post_inbox"
+    assert TableNames(schema=name).name("inbox") == "inbox"
+
+
+@given(st.from_regex(r"[a-z_][a-z0-9_]{0,46}x", fullmatch=True).filter(lambda name: not name.endswith("inbox")))
 def test_every_table_name_fits_postgres(prefix: str) -> None:
-    assert len(TableNames(prefix=prefix).name("messages")) <= 63
+    tables = TableNames(prefix=prefix)
+    assert len(tables.name("messages")) <= 63
+    assert len(tables.name("inbox") + "_requeued") <= 63, "the longest name of an index"
 
 
 @pytest.mark.parametrize("lanes", [0, 1_025])

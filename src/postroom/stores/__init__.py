@@ -58,7 +58,19 @@ def open_inbox_store(url: str, *, tables: TableNames | None = None) -> InboxStor
             from postroom.stores.postgres.inbox import PostgresInbox
 
             return PostgresInbox(url, tables=tables)
-    raise ConfigError(f"There is no inbox on {redact(url)}: use sqlite:// or postgresql://.")
+        case "mysql" | "mariadb":
+            _mysql(url, tables, None)
+            from postroom.stores.mysql.inbox import MySQLInbox
+
+            return MySQLInbox(url, tables=tables)
+        case "mongodb" | "mongodb+srv":
+            _mongo(url, tables, None)
+            from postroom.stores.mongo.inbox import MongoInbox
+
+            return MongoInbox(url, tables=tables)
+    raise ConfigError(
+        f"There is no inbox on {redact(url)}: use sqlite://, postgresql://, mysql:// or mongodb://.", url=redact(url)
+    )
 
 
 def open_waker(url: str, *, tables: TableNames | None = None) -> Waker:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from postroom.tables import Part, TableNames
 
-TABLES: tuple[Part, ...] = ("claim", "hold", "lane", "relay", "schema", "")
+TABLES: tuple[Part, ...] = ("claim", "hold", "lane", "relay", "schema", "", "inbox_dead", "inbox")
 
 
 def drop_statements(tables: TableNames) -> Sequence[str]:

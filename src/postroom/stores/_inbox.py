@@ -16,8 +16,14 @@ ERROR_MAX = 512
 
 
 def shortened(error: str) -> str:
-    """An error as it is kept: its beginning."""
-    return error if len(error) <= ERROR_MAX else error[: ERROR_MAX - 1] + "…"
+    """An error as it is kept: its beginning, with � for what not every database can keep.
+
+    >>> shortened("not " + chr(0))
+    'not �'
+    """
+    # An error may quote what was received. One that could not be written down would fail for ever, and never be parked.
+    kept = "".join("�" if char == "\0" or "\ud800" <= char <= "\udfff" else char for char in error[:ERROR_MAX])
+    return kept if len(error) <= ERROR_MAX else kept[:-1] + "…"
 
 
 def in_turn(ids: Collection[UUID]) -> list[str]:

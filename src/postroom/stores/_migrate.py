@@ -8,7 +8,10 @@ from functools import cache
 from importlib import resources
 
 from postroom.errors import SchemaMismatch
-from postroom.tables import TableNames
+from postroom.tables import Part, TableNames
+
+SINCE: dict[Part, int] = {"": 1, "inbox": 2, "inbox_dead": 2}
+"""Tables by whose names somebody may have made one before us, with the migration that makes ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +51,7 @@ def require(package: str, version: int, *, store: str, tables: TableNames) -> No
     if version == 0:
         raise missing(store, tables)
     if version < needed:
-        raise SchemaMismatch(
-            f"The tables in {store} are at version {version}, this Postroom needs {needed}: "
-            f"run `{init_command(store, tables)}`.",
-            version=version,
-            needed=needed,
-        )
+        raise too_old(version, needed, store, tables)
 
 
 def missing(store: str, tables: TableNames) -> SchemaMismatch:
@@ -72,6 +70,16 @@ def init_command(store: str, tables: TableNames) -> str:
     prefix = "" if tables.prefix == TableNames().prefix else f" --table-prefix {tables.prefix}"
     schema = "" if tables.schema is None else f" --schema {tables.schema}"
     return f"postroom init --store {store}{prefix}{schema}"
+
+
+def too_old(version: int, needed: int, store: str, tables: TableNames) -> SchemaMismatch:
+    """The tables were made by an earlier Postroom."""
+    return SchemaMismatch(
+        f"The tables in {store} are at version {version}, this Postroom needs {needed}: "
+        f"run `{init_command(store, tables)}`.",
+        version=version,
+        needed=needed,
+    )
 
 
 def too_new(version: int, needed: int) -> SchemaMismatch:
@@ -94,10 +102,10 @@ def other_lanes(found: int, wanted: int) -> SchemaMismatch:
     )
 
 
-def not_ours(store: str, tables: TableNames) -> SchemaMismatch:
+def not_ours(store: str, tables: TableNames, part: Part = "") -> SchemaMismatch:
     """There is a table by our name that Postroom did not make."""
     return SchemaMismatch(
-        f"There is a table {tables.qualified()} in {store} that Postroom did not make: leave it to whoever did, and choose "
+        f"There is a table {tables.qualified(part)} in {store} that Postroom did not make: leave it to whoever did, and choose "
         f"another name with `{init_command(store, TableNames(prefix='postroom', schema=tables.schema))}`.",
-        table=tables.name(),
+        table=tables.name(part),
     )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
 import psycopg
+from pymongo import MongoClient
+from tests.servers.mariadb import connect
 
 from postroom.inbox_store import InboxStore
 from postroom.message import Message
@@ -49,6 +51,31 @@ class PostgresDesk(_Desk):
             return [name for (name,) in connection.execute("SELECT name FROM effects ORDER BY id")]
 
 
+class MariaDBDesk(_Desk):
+    async def write(self, handle: Any, effect: str) -> None:
+        await handle.cursor().execute("INSERT INTO effects (name) VALUES (%s)", [effect])
+
+    def write_blocking(self, handle: Any, effect: str) -> None:
+        handle.cursor().execute("INSERT INTO effects (name) VALUES (%s)", [effect])
+
+    async def effects(self) -> Sequence[str]:
+        with closing(connect(self.url)) as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT name FROM effects ORDER BY id")
+            return [name for (name,) in cursor.fetchall()]
+
+
+class MongoDesk(_Desk):
+    async def write(self, handle: Any, effect: str) -> None:
+        await handle.client.get_default_database().effects.insert_one({"name": effect}, session=handle)
+
+    def write_blocking(self, handle: Any, effect: str) -> None:
+        handle.client.get_default_database().effects.insert_one({"name": effect}, session=handle)
+
+    async def effects(self) -> Sequence[str]:
+        with MongoClient[dict[str, Any]](self.url) as client:
+            return [each["name"] for each in client.get_default_database().effects.find(sort=[("_id", 1)])]
+
+
 @asynccontextmanager
 async def sqlite_desk(file: Path) -> AsyncIterator[SQLiteDesk]:
     url = f"sqlite:///{file}"
@@ -68,3 +95,26 @@ async def postgres_desk(url: str) -> AsyncIterator[PostgresDesk]:
         connection.execute("CREATE TABLE effects (id bigserial PRIMARY KEY, name text NOT NULL)")
     async with open_inbox_store(url) as inbox:
         yield PostgresDesk(url, inbox)
+
+
+@asynccontextmanager
+async def mariadb_desk(url: str) -> AsyncIterator[MariaDBDesk]:
+    """MySQL's too."""
+    async with open_store(url) as store:
+        await store.migrate()
+    with closing(connect(url)) as connection, connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE TABLE effects (id bigint AUTO_INCREMENT PRIMARY KEY, name text NOT NULL) ENGINE = InnoDB"
+        )
+    async with open_inbox_store(url) as inbox:
+        yield MariaDBDesk(url, inbox)
+
+
+@asynccontextmanager
+async def mongo_desk(url: str) -> AsyncIterator[MongoDesk]:
+    async with open_store(url) as store:
+        await store.migrate()
+    with MongoClient[dict[str, Any]](url) as client:
+        client.get_default_database().create_collection("effects")
+    async with open_inbox_store(url) as inbox:
+        yield MongoDesk(url, inbox)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from tests.unit.stores.homes import Home, columns
@@ -12,24 +13,42 @@ OURS_ALONE = "_schema"
 
 
 def catalogue(home: Home, prefix: str = "outbox", schema: str = "public") -> dict[str, Any]:
-    """Every column, index, check and view of the tables with this prefix, by name."""
-    match home.dialect:
-        case "sqlite":
-            return _sqlite(home, prefix)
-        case "mysql":
-            return _mysql(home, prefix)
-    return _postgres(home, prefix, schema)
+    """Every column, index, check and view of the tables with this prefix, by name; beside `outbox`, the inbox has none."""
+    found: dict[str, Any] = {}
+    for start in (prefix, "inbox") if prefix == "outbox" else (prefix,):
+        match home.dialect:
+            case "sqlite":
+                found |= _sqlite(home, start)
+            case "mysql":
+                found |= _mysql(home, start)
+            case _:
+                found |= _postgres(home, start, schema)
+    return found
 
 
 def renamed(found: Any, old: str, new: str) -> Any:
     """The same catalogue with one word for another in every name and text."""
+    return rewritten(found, lambda text: text.replace(old, new))
+
+
+def with_prefix(found: Any, prefix: str) -> Any:
+    """The catalogue of the default names as it would be with this prefix."""
+
+    def change(text: str) -> str:
+        return re.sub(r"\b((?:sqlite_autoindex_)?)inbox", rf"\1{prefix}_inbox", text).replace("outbox", prefix)
+
+    return rewritten(found, change)
+
+
+def rewritten(found: Any, change: Callable[[str], str]) -> Any:
+    """The same catalogue with every name and text changed so."""
     match found:
         case dict():
-            return {renamed(name, old, new): renamed(value, old, new) for name, value in found.items()}
+            return {rewritten(name, change): rewritten(value, change) for name, value in found.items()}
         case list() | tuple():
-            return [renamed(value, old, new) for value in found]
+            return [rewritten(value, change) for value in found]
         case str():
-            return found.replace(old, new)
+            return change(found)
     return found
 
 

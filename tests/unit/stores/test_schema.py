@@ -15,12 +15,12 @@ from typing import Any
 import psycopg
 import pytest
 from tests.servers.databases import fresh_mariadb_database, in_database
-from tests.unit.stores.catalogues import catalogue, renamed
+from tests.unit.stores.catalogues import catalogue, renamed, rewritten, with_prefix
 from tests.unit.stores.homes import Home, MariaDBHome, PostgresHome, SQLiteHome, columns
 
 from postroom.errors import ConfigError, SchemaMismatch, StoreError
 from postroom.store import Query
-from postroom.stores import _migrate, open_store
+from postroom.stores import _migrate, drop_tables, open_store
 from postroom.stores._migrate import Step
 from postroom.stores._sql import backquoted, read, rename
 from postroom.stores.postgres import PostgresStore, connections
@@ -97,7 +97,7 @@ async def test_another_prefix_changes_the_names_and_nothing_else(home: Home, tmp
     with elsewhere(home, tmp_path) as beside:
         async with beside.open(tables=TableNames(prefix="zzpost")) as store:
             await store.migrate()
-        assert renamed(catalogue(home), "outbox", "zzpost") == renamed(catalogue(beside, "zzpost"), "outbox", "zzpost")
+        assert with_prefix(catalogue(home), "zzpost") == rewritten(catalogue(beside, "zzpost"), str)
 
 
 async def test_two_outboxes_whose_long_prefixes_differ_in_the_last_letter_live_side_by_side(home: Home) -> None:
@@ -196,12 +196,14 @@ async def test_of_processes_that_migrate_at_once_one_does_it(home: Home, tmp_pat
 async def test_tables_of_a_later_postroom_are_refused_with_the_command_to_type(home: Home) -> None:
     async with home.open() as store:
         await store.migrate()
-        home.sql("INSERT INTO outbox_schema (version, name, applied_at) SELECT 99, 'x', applied_at FROM outbox_schema")
+        home.sql(
+            "INSERT INTO outbox_schema (version, name, applied_at) SELECT 99, 'x', max(applied_at) FROM outbox_schema"
+        )
         for refused in (store.check, store.migrate):
             with pytest.raises(SchemaMismatch, match=r"version 99.*`pip install --upgrade postroom`") as caught:
                 await refused()
-            assert caught.value.facts == {"version": 99, "needed": 1}
-    assert columns(home.sql("SELECT version FROM outbox_schema ORDER BY 1")) == [1, 99]
+            assert caught.value.facts == {"version": 99, "needed": 2}
+    assert columns(home.sql("SELECT version FROM outbox_schema ORDER BY 1")) == [1, 2, 99]
 
 
 async def test_a_database_without_tables_is_refused_with_the_command_to_type(home: Home) -> None:
@@ -241,17 +243,17 @@ async def test_a_table_that_went_missing_is_told_with_the_command_to_type(home: 
             await store.find(Query())
 
 
-TWO = "CREATE TABLE outbox_extra (seq integer);"
+THREE = "CREATE TABLE outbox_extra (seq integer);"
 in_one_transaction = pytest.mark.parametrize("home", ["sqlite", "postgres"], indirect=True)
 """MariaDB and MySQL commit after each CREATE: what they do instead is in test_mysql_schema.py."""
 
 
-def with_second_step(monkeypatch: pytest.MonkeyPatch, sql: str) -> None:
+def with_one_more_step(monkeypatch: pytest.MonkeyPatch, sql: str) -> None:
     """As if this Postroom had one migration more."""
     real = _migrate.steps
 
     def longer(package: str) -> Sequence[Step]:
-        return [*real(package), Step(2, "0002_extra", sql)]
+        return [*real(package), Step(3, "0003_extra", sql)]
 
     monkeypatch.setattr(_migrate, "steps", longer)
 
@@ -260,15 +262,49 @@ async def test_older_tables_are_refused_until_they_are_migrated(home: Home, monk
     async with home.open() as store:
         await store.migrate()
         await put(store, "a")
-        with_second_step(monkeypatch, TWO)
-        with pytest.raises(SchemaMismatch, match=r"at version 1, .* needs 2: run `postroom init --store .*`") as caught:
+        with_one_more_step(monkeypatch, THREE)
+        with pytest.raises(SchemaMismatch, match=r"at version 2, .* needs 3: run `postroom init --store .*`") as caught:
             await store.check()
-        assert caught.value.facts == {"version": 1, "needed": 2}
+        assert caught.value.facts == {"version": 2, "needed": 3}
         migrated = await store.migrate()
-        assert (migrated.before, migrated.after, list(migrated.applied)) == (1, 2, ["0002_extra"])
+        assert (migrated.before, migrated.after, list(migrated.applied)) == (2, 3, ["0003_extra"])
         await store.check()
         assert len(await store.find(Query())) == 1
     assert home.sql("SELECT count(*) FROM outbox_extra") == [(0,)]
+
+
+@pytest.mark.parametrize("name", ["inbox", "inbox_dead"])
+async def test_an_inbox_of_somebody_else_is_refused_and_kept(home: Home, name: str) -> None:
+    """Many a service has a table that it calls `inbox`: it must not be taken for ours, nor touched."""
+    home.script(f"CREATE TABLE {name} (letter integer); INSERT INTO {name} (letter) VALUES (7);")
+    async with home.open() as store:
+        for _ in range(2):
+            with pytest.raises(SchemaMismatch, match=rf"table .{name}. in .* did not make.* --table-prefix postroom"):
+                await store.migrate()
+        with pytest.raises(SchemaMismatch):
+            await store.check()
+    assert home.sql(f"SELECT letter FROM {name}") == [(7,)]
+    async with home.open(tables=TableNames(prefix="postroom")) as store:
+        await store.migrate()
+        await store.check()
+
+
+async def test_what_is_dropped_is_of_this_prefix_alone(home: Home) -> None:
+    def everything() -> set[str]:
+        return set(catalogue(home, ""))
+
+    made: dict[str, set[str]] = {}
+    for prefix in ("outbox", "post", "post_x", "x_outbox"):
+        before = everything()
+        async with home.open(tables=TableNames(prefix=prefix)) as store:
+            await store.migrate()
+        made[prefix] = everything() - before
+        assert len(made[prefix]) >= 8
+    for prefix, its_own in made.items():
+        before = everything()
+        await drop_tables(home.url, TableNames(prefix=prefix))
+        assert before - everything() == its_own
+    assert everything() == set()
 
 
 @in_one_transaction
@@ -276,11 +312,11 @@ async def test_a_migration_that_fails_half_way_leaves_nothing(home: Home, monkey
     async with home.open() as store:
         await store.migrate()
         before = catalogue(home)
-        with_second_step(monkeypatch, TWO + "\nINSERT INTO outbox_lane (lane) VALUES (77);\n" + TWO)
+        with_one_more_step(monkeypatch, THREE + "\nINSERT INTO outbox_lane (lane) VALUES (77);\n" + THREE)
         with pytest.raises(StoreError, match="outbox_extra"):
             await store.migrate()
         assert catalogue(home) == before
-        assert home.sql("SELECT version FROM outbox_schema") == [(1,)]
+        assert home.sql("SELECT version FROM outbox_schema ORDER BY 1") == [(1,), (2,)]
         assert home.sql("SELECT count(*) FROM outbox_lane") == [(64,)]
 
 
@@ -289,7 +325,7 @@ async def test_a_first_migration_that_fails_half_way_leaves_nothing(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as broken:
-        with_second_step(broken, "CREATE TABLE outbox_lane (lane integer);")
+        with_one_more_step(broken, "CREATE TABLE outbox_lane (lane integer);")
         async with home.open() as store:
             with pytest.raises(StoreError, match="outbox_lane"):
                 await store.migrate()

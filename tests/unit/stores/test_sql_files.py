@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import cache
 from itertools import cycle
@@ -19,30 +19,46 @@ from tests.unit.stores.homes import Home
 import postroom.stores.mysql
 import postroom.stores.postgres
 import postroom.stores.sqlite
+from postroom.clock import utcnow
+from postroom.inbox_store import ParkedQuery
 from postroom.store import Buried, Expired, Published, Query, RelayInfo, Retry, Settlement, Store, Verdict
-from postroom.stores._sql import PARTS, Style, read, rename, render, statements
+from postroom.stores import open_inbox_store
+from postroom.stores._sql import INBOX_PARTS, PARTS, Style, read, rename, render, statements
 from postroom.stores.mysql.statements import FILES as MYSQL_FILES
+from postroom.stores.mysql.statements import INBOX_FILES as MYSQL_INBOX_FILES
 from postroom.stores.mysql.statements import Statements as MySQLStatements
 from postroom.stores.postgres.statements import FILES as POSTGRES_FILES
+from postroom.stores.postgres.statements import INBOX_FILES as POSTGRES_INBOX_FILES
 from postroom.stores.postgres.statements import Statements as PostgresStatements
 from postroom.stores.sqlite.statements import FILES as SQLITE_FILES
+from postroom.stores.sqlite.statements import INBOX_FILES as SQLITE_INBOX_FILES
 from postroom.stores.sqlite.statements import Statements as SQLiteStatements
 from postroom.tables import NAME_MAX, TableNames
 from postroom.testing.contracts._case import LEASE, MINUTE, NOON, SECOND, a_key_beside, a_message, a_relay, lost, put
+from postroom.transport import Delivery
 
 DIALECTS = pytest.mark.parametrize("dialect", ["sqlite", "postgres", "mysql"])
 STYLES: tuple[Style, ...] = ("qmark", "format", "pyformat", "numeric_dollar", "named")
+BOXES = pytest.mark.parametrize("box", ["outbox", "inbox"])
 FILES = {"sqlite": SQLITE_FILES, "postgres": POSTGRES_FILES, "mysql": MYSQL_FILES}
+INBOX_FILES = {"sqlite": SQLITE_INBOX_FILES, "postgres": POSTGRES_INBOX_FILES, "mysql": MYSQL_INBOX_FILES}
+INBOX_CODE = {"inbox.py", "remembering.py"}
 """A message alone is written by a plain INSERT of what it sets, made in the code."""
 CODE = {"sqlite": postroom.stores.sqlite, "postgres": postroom.stores.postgres, "mysql": postroom.stores.mysql}
 RUNNERS: dict[str, Any] = {"sqlite": SQLiteStatements, "postgres": PostgresStatements, "mysql": MySQLStatements}
 
 
+def files(dialect: str, box: str) -> Sequence[str]:
+    return (FILES if box == "outbox" else INBOX_FILES)[dialect]
+
+
 @cache
-def texts(dialect: str) -> Mapping[str, str]:
+def texts(dialect: str, box: str = "outbox") -> Mapping[str, str]:
     """Every statement of a dialect as written, but for put, which is the handles' own."""
     return {
-        name: text for file in FILES[dialect] for name, text in statements(f"postroom.stores.{dialect}", file).items()
+        name: text
+        for file in files(dialect, box)
+        for name, text in statements(f"postroom.stores.{dialect}", file).items()
     }
 
 
@@ -51,12 +67,11 @@ def asked(text: str) -> set[str]:
     return set(render(text, "numeric_dollar", TableNames())[1])
 
 
-def named_in_code(dialect: str) -> set[str]:
+def named_in_code(dialect: str, box: str) -> set[str]:
     """Every statement that the code asks for by a literal name."""
     folder = Path(CODE[dialect].__file__ or "").parent
-    calls = (
-        node for file in folder.glob("*.py") for node in ast.walk(ast.parse(file.read_text())) if type(node) is ast.Call
-    )
+    modules = [file for file in folder.glob("*.py") if (file.name in INBOX_CODE) == (box == "inbox")]
+    calls = (node for file in modules for node in ast.walk(ast.parse(file.read_text())) if type(node) is ast.Call)
     return {
         name.value
         for call in calls
@@ -72,28 +87,33 @@ def named_in_code(dialect: str) -> set[str]:
 @DIALECTS
 def test_every_file_of_statements_is_read(dialect: str) -> None:
     folder = Path(CODE[dialect].__file__ or "").parent
-    assert {f"sql/{file.name}" for file in (folder / "sql").iterdir()} == {*FILES[dialect]}
+    assert {f"sql/{file.name}" for file in (folder / "sql").iterdir()} == {*FILES[dialect], *INBOX_FILES[dialect]}
 
 
 @DIALECTS
-def test_no_name_stands_twice(dialect: str) -> None:
+@BOXES
+def test_no_name_stands_twice(dialect: str, box: str) -> None:
     package = f"postroom.stores.{dialect}"
     names = [
-        name for file in FILES[dialect] for name in re.findall(r"^-- name: (\w+)$", read(package, file), re.MULTILINE)
+        name
+        for file in files(dialect, box)
+        for name in re.findall(r"^-- name: (\w+)$", read(package, file), re.MULTILINE)
     ]
     assert sorted(names) == sorted(set(names))
 
 
 @DIALECTS
-def test_every_name_the_code_asks_for_exists(dialect: str) -> None:
-    found = named_in_code(dialect)
-    assert len(found) > 20
-    assert found <= set(texts(dialect))
+@BOXES
+def test_every_name_the_code_asks_for_exists(dialect: str, box: str) -> None:
+    found = named_in_code(dialect, box)
+    assert len(found) > (20 if box == "outbox" else 7)
+    assert found <= set(texts(dialect, box))
 
 
 @DIALECTS
-def test_every_statement_ends_where_the_next_begins(dialect: str) -> None:
-    for name, text in texts(dialect).items():
+@BOXES
+def test_every_statement_ends_where_the_next_begins(dialect: str, box: str) -> None:
+    for name, text in texts(dialect, box).items():
         bare, _ = render(text, "named", TableNames())
         assert bare.strip(), name
         assert ";" not in bare, name
@@ -101,8 +121,9 @@ def test_every_statement_ends_where_the_next_begins(dialect: str) -> None:
 
 
 @pytest.mark.anyio
+@BOXES
 async def test_every_statement_is_used_and_given_just_what_it_asks_for(
-    home: Home, monkeypatch: pytest.MonkeyPatch
+    home: Home, monkeypatch: pytest.MonkeyPatch, box: str
 ) -> None:
     given: dict[str, set[frozenset[str]]] = {}
 
@@ -127,9 +148,26 @@ async def test_every_statement_is_used_and_given_just_what_it_asks_for(
     monkeypatch.setattr(kind, "run", noted(kind.run))
     for name in {"run_many", "each"} & set(vars(kind)):
         monkeypatch.setattr(kind, name, noted_by_row(getattr(kind, name)))
-    await a_whole_life(home)
-    assert set(given) == set(texts(home.dialect))
-    assert given == {name: {frozenset(asked(text))} for name, text in texts(home.dialect).items()}
+    await (a_whole_life if box == "outbox" else an_inboxs_life)(home)
+    assert set(given) == set(texts(home.dialect, box))
+    assert given == {name: {frozenset(asked(text))} for name, text in texts(home.dialect, box).items()}
+
+
+async def an_inboxs_life(home: Home) -> None:
+    """Everything an inbox's store can do, once at least."""
+    async with home.open() as store:
+        await store.migrate()
+    delivery = Delivery(a_message(), "shop", "orders")
+    async with open_inbox_store(home.url) as inbox:
+        assert await inbox.failed("billing", delivery.message.id, "OOPS", "no luck") == 1
+        await inbox.bury("billing", delivery, "OOPS", "no luck")
+        assert await inbox.requeue(ParkedQuery()) == 1
+        async with inbox.transaction() as tx:
+            assert await tx.remember("billing", [delivery.message.id])
+            await tx.unpark("billing", [delivery.message.id])
+        assert list(await inbox.parked(ParkedQuery())) == []
+        assert await inbox.counts() == {"billing": {"handled": 1}}
+        assert await inbox.purge(utcnow() + MINUTE) == 1
 
 
 async def a_whole_life(home: Home) -> None:
@@ -221,6 +259,14 @@ def test_the_dialects_have_the_same_statements_but_for_these() -> None:
     assert postgres - sqlite == ONLY_POSTGRES
 
 
+def test_the_inbox_has_the_same_statements_in_both_dialects_and_sqlite_is_told_the_time() -> None:
+    sqlite, postgres = texts("sqlite", "inbox"), texts("postgres", "inbox")
+    assert set(sqlite) == set(postgres)
+    assert {name: asked(sqlite[name]) - {"now"} for name in sqlite} == {
+        name: asked(postgres[name]) for name in postgres
+    }
+
+
 def in_both() -> list[str]:
     return sorted(set(texts("sqlite")) & set(texts("postgres")))
 
@@ -294,13 +340,19 @@ def test_mysql_means_the_same_as_postgres_by_a_question(name: str) -> None:
 # ── render ──
 
 names = st.from_regex(rf"[a-z_][a-z0-9_]{{0,{NAME_MAX - 1}}}", fullmatch=True)
-tables = st.builds(TableNames, prefix=names, schema=st.none() | names)
+prefixes = names.filter(lambda name: not name.endswith(("inbox", "inbox_dead")))
+tables = st.builds(TableNames, prefix=prefixes, schema=st.none() | names)
 parameters = st.from_regex(r"[a-z][a-z_]{0,12}", fullmatch=True).filter(lambda name: not name.startswith("outbox"))
 
 
 @given(tables, st.sampled_from(sorted(PARTS)))
 def test_our_tables_get_the_users_names(names: TableNames, suffix: str) -> None:
     assert rename(f"SELECT 1 FROM outbox{suffix} x", names) == f"SELECT 1 FROM {names.qualified(PARTS[suffix])} x"
+
+
+@given(tables, st.sampled_from(sorted(INBOX_PARTS)))
+def test_the_inboxs_tables_get_the_users_names_too(names: TableNames, suffix: str) -> None:
+    assert rename(f"SELECT 1 FROM inbox{suffix} x", names) == f"SELECT 1 FROM {names.qualified(INBOX_PARTS[suffix])} x"
 
 
 @given(tables)
@@ -363,9 +415,9 @@ def test_comments_are_for_the_reader_alone(style: Style) -> None:
 @pytest.mark.parametrize("style", STYLES)
 def test_every_statement_renders_in_every_style_with_no_name_of_ours_left(dialect: str, style: Style) -> None:
     names = TableNames(prefix="zz", schema="yy")
-    for text in texts(dialect).values():
+    for text in [*texts(dialect).values(), *texts(dialect, "inbox").values()]:
         sql, _ = render(text, style, names)
-        assert "outbox" not in sql
+        assert re.findall(r"\b(?:outbox|inbox)", sql) == []
         assert "--" not in sql
         left = re.findall(r"(?<![:\w]):[a-z_]+", sql)
         assert (left == []) == (style != "named" or not asked(text))

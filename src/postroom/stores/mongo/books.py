@@ -57,6 +57,14 @@ class Shelves:
     def schema(self) -> Books:
         return self.server.database[self.tables.name("schema")]
 
+    @property
+    def inbox(self) -> Books:
+        return self.server.database[self.tables.name("inbox")]
+
+    @property
+    def inbox_dead(self) -> Books:
+        return self.server.database[self.tables.name("inbox_dead")]
+
     async def clock(self, session: Session, now: datetime | None) -> datetime:
         """This moment: the one given, or the server's. Without a zone, in UTC, as all moments are in here."""
         if now is not None:

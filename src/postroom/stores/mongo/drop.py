@@ -6,7 +6,7 @@ from postroom.stores.mongo.address import address
 from postroom.stores.mongo.server import Server
 from postroom.tables import Part, TableNames
 
-PARTS: tuple[Part, ...] = ("claim", "hold", "lane", "relay", "counter", "dead", "", "schema")
+PARTS: tuple[Part, ...] = ("claim", "hold", "lane", "relay", "counter", "dead", "", "inbox_dead", "inbox", "schema")
 
 
 async def drop(url: str, tables: TableNames) -> None:

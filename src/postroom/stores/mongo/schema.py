@@ -11,11 +11,12 @@ from pymongo.errors import CollectionInvalid
 from postroom.errors import SchemaMismatch
 from postroom.store import Migration
 from postroom.stores._documents import SEQ
-from postroom.stores._migrate import missing, not_ours, other_lanes, too_new
+from postroom.stores._migrate import missing, not_ours, other_lanes, too_new, too_old
 from postroom.stores.mongo.books import Books, Shelves
 from postroom.stores.mongo.server import Document
 
-VERSION, NAME = 1, "0001_outbox"
+STEPS = {1: "0001_outbox", 2: "0002_inbox"}
+VERSION = max(STEPS)
 LANES_DEFAULT = 64
 
 TEXT, MOMENT = {"bsonType": ["string", "null"]}, {"bsonType": ["date", "null"]}
@@ -58,6 +59,11 @@ OUTBOX = [
     ),
 ]
 
+INBOX = [IndexModel([("at", ASCENDING)])]
+INBOX_DEAD = [IndexModel([("_id.consumer", ASCENDING), ("requeued_at", ASCENDING)])]
+INBOX_BEGUN = "inbox"
+"""The counter's field that says that the inbox's collections are ours: it is written before they are made."""
+
 
 class Schema:
     """Every step may be taken twice, and by two at once: what is there is left as it is."""
@@ -71,11 +77,16 @@ class Schema:
             raise too_new(before, VERSION)
         shelves, server = self._shelves, self._shelves.server
         names = await server.database.list_collection_names()
-        if not before and shelves.outbox.name in names and await shelves.counter.find_one() is None:
+        counter = await shelves.counter.find_one()
+        if not before and shelves.outbox.name in names and counter is None:
             raise not_ours(server.address.shown, shelves.tables)
+        for part in ("inbox", "inbox_dead"):
+            if before < 2 and shelves.tables.name(part) in names and INBOX_BEGUN not in (counter or {}):
+                raise not_ours(server.address.shown, shelves.tables, part)
         # The counter is the first thing made: whoever died after it can begin again.
         await self._make(before)
-        return Migration(before=before, after=VERSION, applied=[] if before else [NAME])
+        applied = [name for number, name in STEPS.items() if number > before]
+        return Migration(before=before, after=VERSION, applied=applied)
 
     async def check(self) -> None:
         """Raise SchemaMismatch, with the command to type."""
@@ -84,18 +95,26 @@ class Schema:
             raise too_new(version, VERSION)
         if not version:
             raise missing(self._shelves.server.address.shown, self._shelves.tables)
+        if version < VERSION:
+            raise too_old(version, VERSION, self._shelves.server.address.shown, self._shelves.tables)
 
     async def _version(self) -> int:
         newest = await self._shelves.schema.find_one(sort=[("_id", -1)])
         return 0 if newest is None else int(newest["_id"])
 
     async def _make(self, before: int) -> None:
-        shelves = self._shelves
         lanes = await self._lane_count()
         if self._lanes is not None and lanes != self._lanes:
             raise other_lanes(lanes, self._lanes)
-        if before:
-            return
+        if before < 1:
+            await self._make_outbox(lanes)
+            await self._done(1)
+        if before < 2:
+            await self._make_inbox()
+            await self._done(2)
+
+    async def _make_outbox(self, lanes: int) -> None:
+        shelves = self._shelves
         apart = [shelves.dead] if shelves.server.address.dead_apart else []
         for books in (shelves.outbox, shelves.lane, shelves.claim, shelves.hold, shelves.relay, *apart):
             await self._create(books, RULES if books.name == shelves.outbox.name else None)
@@ -105,9 +124,18 @@ class Schema:
         for lane in range(lanes):
             fresh = {"epoch": 0, "owner": None, "lease_until": None, "claims": 0}
             await shelves.lane.update_one({"_id": lane}, {"$setOnInsert": fresh}, upsert=True)
-        # The version is the last: while it is not there, nobody uses the rest.
-        applied = {"$setOnInsert": {"name": NAME}, "$currentDate": {"applied_at": True}}
-        await shelves.schema.update_one({"_id": VERSION}, applied, upsert=True)
+
+    async def _make_inbox(self) -> None:
+        shelves = self._shelves
+        await shelves.counter.update_one({"_id": SEQ}, {"$set": {INBOX_BEGUN: True}})
+        for books, indexes in ((shelves.inbox, INBOX), (shelves.inbox_dead, INBOX_DEAD)):
+            await self._create(books, None)
+            await books.create_indexes(indexes)
+
+    async def _done(self, number: int) -> None:
+        """A step's version is the last of it: while it is not there, nobody uses the rest."""
+        applied = {"$setOnInsert": {"name": STEPS[number]}, "$currentDate": {"applied_at": True}}
+        await self._shelves.schema.update_one({"_id": number}, applied, upsert=True)
 
     async def _lane_count(self) -> int:
         """How many lanes there are; who comes first decides."""

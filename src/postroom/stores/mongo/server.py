@@ -37,6 +37,7 @@ ABORT_SECONDS = 2.0
 """How long somebody who was cancelled waits to say so; then the server finds out by itself."""
 WIRE_VERSION_MIN = 13
 """MongoDB 5.0."""
+WRONG_URL = (ConfigurationError, InvalidURI, ValueError)
 TRANSIENT, UNKNOWN = "TransientTransactionError", "UnknownTransactionCommitResult"
 CODECS: CodecOptions[Document] = CodecOptions(datetime_conversion=DatetimeConversion.DATETIME_CLAMP)
 """Moments without a zone, which are in UTC and cheaper; what a stranger wrote that no clock shows becomes the nearest."""
@@ -58,17 +59,12 @@ class Server:
     def client(self) -> AsyncMongoClient[Document]:
         """The client, made at the first use: it belongs to the loop it is first used in."""
         if self._closed:
-            raise StoreError(f"The store at {self.address.shown} is closed: open it anew.")
+            raise closed(self.address)
         if self._client is None:
             try:
                 self._client = AsyncMongoClient(self.address.url, **self.address.patience)
-            except (ConfigurationError, InvalidURI, ValueError):
-                # What the driver says of it may quote the password.
-                raise ConfigError(
-                    f"{self.address.shown} is no MongoDB URL: write mongodb://user:password@host:27017/shop?replicaSet=rs0, "
-                    "with %40 for an @ and %25 for a % in the password.",
-                    url=self.address.shown,
-                ) from None
+            except WRONG_URL:
+                raise no_url(self.address) from None  # what the driver says of it may quote the password
         return self._client
 
     @property
@@ -126,7 +122,7 @@ class Server:
         try:
             await session.start_transaction(ReadConcern("snapshot"), MAJORITY, ReadPreference.PRIMARY)
             yield session
-            await _commit(session, deadline)
+            await commit(session, deadline)
         except BaseException:
             with suppress(TimeoutError):
                 async with asyncio.timeout(ABORT_SECONDS):
@@ -146,16 +142,7 @@ class Server:
     async def _know(self) -> None:
         if self._known:
             return
-        hello = await self.client.admin.command("hello")
-        if hello.get("maxWireVersion", 0) < WIRE_VERSION_MIN:
-            raise StoreError(f"MongoDB at {self.address.shown} is too old: Postroom needs 5.0 or later.")
-        is_set = "setName" in hello or hello.get("msg") == "isdbgrid"
-        if not is_set and self.address.transactions:
-            raise StoreError(
-                f"MongoDB at {self.address.shown} is a standalone server, which has no transactions: start it with "
-                "--replSet rs0 and run rs.initiate() once; one node is enough. Or add postroom_transactions=off to this URL: "
-                "then no message commits with your data, several are not written as one, and relays poll."
-            )
+        require_transactions(await self.client.admin.command("hello"), self.address)
         self._known = True
 
     def _worn_out(self, exc: PyMongoError) -> StoreUnavailable:
@@ -198,7 +185,33 @@ class _Translated:
         return StoreError(f"MongoDB at {self._server.address.shown} refuses: {said(exc)}.")
 
 
-async def _commit(session: AsyncClientSession, deadline: float) -> None:
+def require_transactions(hello: Document, address: Address) -> None:
+    """Raise StoreError unless this is the greeting of a server that can do what is needed."""
+    if hello.get("maxWireVersion", 0) < WIRE_VERSION_MIN:
+        raise StoreError(f"MongoDB at {address.shown} is too old: Postroom needs 5.0 or later.")
+    is_set = "setName" in hello or hello.get("msg") == "isdbgrid"
+    if not is_set and address.transactions:
+        raise StoreError(
+            f"MongoDB at {address.shown} is a standalone server, which has no transactions: start it with "
+            "--replSet rs0 and run rs.initiate() once; one node is enough. Or add postroom_transactions=off to this URL: "
+            "then no message commits with your data, several are not written as one, and relays poll."
+        )
+
+
+def closed(address: Address) -> StoreError:
+    return StoreError(f"The store at {address.shown} is closed: open it anew.")
+
+
+def no_url(address: Address) -> ConfigError:
+    return ConfigError(
+        f"{address.shown} is no MongoDB URL: write mongodb://user:password@host:27017/shop?replicaSet=rs0, "
+        "with %40 for an @ and %25 for a % in the password.",
+        url=address.shown,
+    )
+
+
+async def commit(session: AsyncClientSession, deadline: float) -> None:
+    """Commit; repeated until the deadline while nobody knows what became of it."""
     while True:
         try:
             return await session.commit_transaction()

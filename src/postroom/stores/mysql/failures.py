@@ -8,6 +8,8 @@ from postroom.tables import TableNames
 
 BUSY = frozenset({1020, 1205, 1213})
 """Lost to another transaction. 1205 rolls back one statement alone, which is why all is rolled back here."""
+WAITED = 1205
+"""A lock was not to be had in innodb_lock_wait_timeout: whoever waited that long need not be told to wait again."""
 LOST = frozenset({0, 1053, 1152, 1158, 1159, 1160, 1161, 1927, 2006, 2013, 2014, 2055, 3169, 4031})
 """The connection is gone, or cannot be trusted."""
 AWAY = (

@@ -12,7 +12,7 @@ from zlib import crc32
 
 from postroom.errors import StoreError, StoreUnavailable
 from postroom.store import Migration
-from postroom.stores._migrate import Step, newest, not_ours, other_lanes, pending, require
+from postroom.stores._migrate import SINCE, Step, newest, not_ours, other_lanes, pending, require
 from postroom.stores._sql import backquoted, rename
 from postroom.stores.mysql.link import Connection
 from postroom.stores.mysql.versions import Version
@@ -50,8 +50,11 @@ class Schema:
 
     async def _migrate(self, connection: Connection, version: Version, store: str) -> Migration:
         before = await self._version(connection)
-        if before is None and await self._has(connection, self._tables.name()):
-            raise not_ours(store, self._tables)
+        begun = await self._begun(connection, before)
+        for part, since in SINCE.items():
+            # It is ours when its step was begun: this `init` may be the one that finishes it.
+            if begun < since and await self._has(connection, self._tables.name(part)):
+                raise not_ours(store, self._tables, part)
         steps = pending(PACKAGE, before or 0)
         lanes = await self._choose_lanes(connection, before)
         if steps and before is None:
@@ -87,6 +90,13 @@ class Schema:
             return None
         steps = await _rows(connection, f"SELECT version, applied_at IS NOT NULL FROM {self._versions}")  # noqa: S608 - the same
         return max((number for number, is_done in steps if is_done), default=0 if steps else None)
+
+    async def _begun(self, connection: Connection, version: int | None) -> int:
+        """The last step that was begun, whether or not it was finished."""
+        if version is None:
+            return 0
+        ((begun,),) = await _rows(connection, f"SELECT max(version) FROM {self._versions}")  # noqa: S608 - the same
+        return int(begun)
 
     async def _has(self, connection: Connection, table: str) -> bool:
         known = (

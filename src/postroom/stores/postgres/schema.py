@@ -8,7 +8,7 @@ from psycopg import sql
 
 from postroom.errors import StoreError
 from postroom.store import Migration
-from postroom.stores._migrate import newest, not_ours, other_lanes, pending, require
+from postroom.stores._migrate import SINCE, newest, not_ours, other_lanes, pending, require
 from postroom.stores._sql import rename
 from postroom.stores.postgres.connections import Connection
 from postroom.tables import TableNames
@@ -30,8 +30,9 @@ class Schema:
         await connection.execute("SELECT pg_advisory_xact_lock(%s)", [crc32(self._tables.qualified().encode())])
         _require_utf8(connection)
         before = await self._version(connection)
-        if not before and await self._has(connection, self._tables.qualified()):
-            raise not_ours(store, self._tables)
+        for part, since in SINCE.items():
+            if before < since and await self._has(connection, self._tables.qualified(part)):
+                raise not_ours(store, self._tables, part)
         steps = pending(PACKAGE, before)
         await self._check_lanes(connection, before)
         if steps:

@@ -181,11 +181,21 @@ class SQLiteInbox:
 
     def _begin(self) -> sqlite3.Connection:
         try:
-            connection = self._idle.pop() if self._idle else connect(self._path)
-            connection.execute("BEGIN IMMEDIATE")
+            connection = self._take()
         except sqlite3.Error as exc:
             raise self._writer.translated(exc) from exc
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as exc:
+            connection.close()
+            raise self._writer.translated(exc) from exc
         return connection
+
+    def _take(self) -> sqlite3.Connection:
+        # Async and sync handlers begin in different threads: to look first and take then would be a race.
+        with suppress(IndexError):
+            return self._idle.pop()
+        return connect(self._path)
 
     def _commit(self, connection: sqlite3.Connection) -> None:
         try:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from postroom.store import Migration
-from postroom.stores._migrate import newest, not_ours, other_lanes, pending, require
+from postroom.stores._migrate import SINCE, newest, not_ours, other_lanes, pending, require
 from postroom.stores._sql import rename
 from postroom.tables import TableNames
 
@@ -29,8 +29,10 @@ class Schema:
 
     def migrate(self, connection: sqlite3.Connection, now: int, store: str) -> Migration:
         table = self._tables.qualified("schema")
-        if not self._version(connection) and self._has(connection, self._tables.name()):
-            raise not_ours(store, self._tables)
+        version = self._version(connection)
+        for part, since in SINCE.items():
+            if version < since and self._has(connection, self._tables.name(part)):
+                raise not_ours(store, self._tables, part)
         connection.execute(
             f"CREATE TABLE IF NOT EXISTS {table} (version INTEGER PRIMARY KEY, name TEXT NOT NULL, "
             "applied_at INTEGER NOT NULL) STRICT"

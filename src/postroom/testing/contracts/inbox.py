@@ -163,6 +163,15 @@ class InboxContract:
         assert await desk.store.counts() == {BILLING: {"handled": 1}}
         assert await desk.store.failed(BILLING, id_, "OOPS", "too late") == 0
 
+    @pytest.mark.parametrize("error", ["a zero \x00 in it", "half a pair \ud800", "long " * 500, "𝄞 ☃ ключ", ""])
+    async def test_an_error_of_any_text_is_counted_and_parked(self, desk: Desk, error: str) -> None:
+        delivery = a_delivery()
+        assert await desk.store.failed(BILLING, delivery.message.id, "OOPS", error) == 1
+        await desk.store.bury(BILLING, delivery, "OOPS", error)
+        (parked,) = await desk.store.parked(ParkedQuery())
+        assert parked.error[:4] == error[:4]
+        assert len(parked.error) <= len(error)
+
     async def test_what_is_parked_has_its_bytes_and_is_known(self, desk: Desk) -> None:
         delivery = a_delivery(
             key="ключ", body=bytes(range(256)), content_type="image/png", headers={"x-tenant": "acme"}

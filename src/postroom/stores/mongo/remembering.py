@@ -1,0 +1,119 @@
+"""What the inbox writes in a handler's transaction, and how it tells that another one was first.
+
+MongoDB does not wait for another transaction's document: the write fails at once, and its transaction with it. Whoever
+remembers begins anew then, until the other one has ended.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from pymongo.errors import PyMongoError
+
+from postroom.clock import utcnow
+from postroom.errors import StoreError, StoreUnavailable
+from postroom.stores._inbox import in_turn
+from postroom.stores.mongo.books import among, bare
+from postroom.stores.mongo.server import TRANSIENT, Document
+
+PATIENCE_SECONDS = 60.0
+"""How long somebody waits for a transaction: the server ends those that are older, unless it is told otherwise."""
+PAUSE_MAX_SECONDS = 0.1
+DUPLICATE_KEY, NO_SUCH_TRANSACTION = 11000, 251
+OPEN = ("failing", "requeued")
+"""The outcomes that are none: it may be handled again."""
+
+
+def key(consumer: str, id_: str) -> Document:
+    """The name of a document, in the inbox and among the dead."""
+    return {"consumer": consumer, "message_id": id_}
+
+
+@dataclass(slots=True)
+class Page:
+    """Some messages, and what is to be written of them once it is known which are there."""
+
+    consumer: str
+    ids: list[str]
+    new: list[str]
+    again: list[str]
+
+    @classmethod
+    def of(cls, consumer: str, ids: Collection[UUID]) -> Page:
+        return cls(consumer, in_turn(ids), [], [])
+
+    @property
+    def wanted(self) -> Document:
+        return {"_id": among([key(self.consumer, id_) for id_ in self.ids])}
+
+    def compare(self, found: Collection[Document]) -> None:
+        """Tell apart what is not there, and what waits for another try."""
+        outcomes = {each["_id"]["message_id"]: each["outcome"] for each in found}
+        self.new = [id_ for id_ in self.ids if id_ not in outcomes]
+        self.again = [id_ for id_ in self.ids if outcomes.get(id_) in OPEN]
+
+    @property
+    def documents(self) -> list[Document]:
+        at = bare(utcnow())
+        return [{"_id": key(self.consumer, id_), "outcome": "handled", "attempts": 1, "at": at} for id_ in self.new]
+
+    @property
+    def update(self) -> tuple[Document, Document]:
+        """What waits for another try is handled now."""
+        wanted = {"_id": among([key(self.consumer, id_) for id_ in self.again]), "outcome": among(OPEN)}
+        handled = {"$set": {"outcome": "handled", "at": bare(utcnow())}, "$inc": {"attempts": 1}}
+        return wanted, handled | {"$unset": {"last_error_code": "", "last_error": ""}}
+
+    @property
+    def unknown(self) -> set[UUID]:
+        return {UUID(id_) for id_ in (*self.new, *self.again)}
+
+
+@dataclass(slots=True)
+class Waiting:
+    """Whoever waits for another's transaction."""
+
+    until: float
+    turns: int = 0
+
+    @classmethod
+    def begin(cls) -> Waiting:
+        return cls(time.monotonic() + PATIENCE_SECONDS)
+
+    def pause(self) -> float:
+        """How long to sleep before the next try: a little longer each time, and not as long as others do."""
+        self.turns += 1
+        return min(0.004 * self.turns, PAUSE_MAX_SECONDS) * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() > self.until
+
+
+def was_second(exc: PyMongoError) -> bool:
+    """Did another transaction write the same document, or did the server end this one for another reason of the moment?"""
+    if exc.has_error_label(TRANSIENT):
+        return True
+    details: Any = getattr(exc, "details", None) or {}
+    codes = {getattr(exc, "code", None), *(each.get("code") for each in details.get("writeErrors", ()))}
+    return DUPLICATE_KEY in codes
+
+
+def contended(shown: str) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"MongoDB at {shown} is busy with another transaction on the same message; it is tried again."
+    )
+
+
+def ended() -> StoreError:
+    """The transaction was over when it was to be committed."""
+    return StoreError(
+        "The transaction was over before its end: the handler ended it, went on after an error, which rolls back all of it, "
+        "or took longer than the server's transactionLifetimeLimitSeconds; leave commit and abort to the inbox, and let "
+        "errors out."
+    )

@@ -1,0 +1,114 @@
+"""The inbox on MariaDB and MySQL. An async handler gets asyncmy's connection inside a transaction, a sync one PyMySQL's."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from datetime import datetime
+from typing import Any, Self
+from uuid import UUID
+
+from postroom.inbox_store import Outcome, Parked, ParkedQuery
+from postroom.stores._inbox import park_row, parked_of, query_parameters, shortened
+from postroom.stores.mysql.address import Address
+from postroom.stores.mysql.blocking import BlockingConnections
+from postroom.stores.mysql.connections import Connections
+from postroom.stores.mysql.desk import EVERYTHING
+from postroom.stores.mysql.handling import HandlingConnections
+from postroom.stores.mysql.link import Connection
+from postroom.stores.mysql.remembering import BlockingMySQLTransaction, MySQLInboxTransaction
+from postroom.stores.mysql.schema import Schema
+from postroom.stores.mysql.statements import INBOX_FILES, Statements
+from postroom.stores.mysql.values import many, text_of
+from postroom.tables import TableNames
+from postroom.transport import Delivery
+from postroom.urls import redact
+
+
+class MySQLInbox:
+    """See `postroom.inbox_store` for what each method promises."""
+
+    name = "mysql"
+
+    def __init__(self, url: str, *, tables: TableNames | None = None) -> None:
+        self._url, self._tables = url, tables or TableNames()
+        self._statements = Statements(self._tables, INBOX_FILES)
+        self._run, self._rows = self._statements.run, self._statements.rows
+        self._connections = Connections(url, self._tables)
+        self._handling = HandlingConnections(Address.of(url), self._tables)
+        self._blocking = BlockingConnections(Address.of(url), self._tables)
+
+    async def check(self) -> None:
+        schema = Schema(self._tables, None)
+        await self._connections.run(lambda tx: schema.check(tx, redact(self._url)))
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[MySQLInboxTransaction]:
+        async with self._handling.transaction() as connection:
+            yield MySQLInboxTransaction(connection, self._handling, self._statements)
+
+    @contextmanager
+    def blocking(self) -> Iterator[BlockingMySQLTransaction]:
+        with self._blocking.transaction() as connection:
+            yield BlockingMySQLTransaction(connection, self._blocking, self._statements)
+
+    async def failed(self, consumer: str, id: UUID, code: str, error: str) -> int:
+        async def failed(tx: Connection) -> int:
+            await self._run(tx, "failed", consumer=consumer, id=str(id), code=code, error=shortened(error))
+            rows = await self._rows(tx, "attempts_made", consumer=consumer, id=str(id), outcome="failing")
+            return int(rows[0][0]) if rows else 0
+
+        return await self._connections.run(failed)
+
+    async def bury(self, consumer: str, delivery: Delivery, code: str, error: str) -> None:
+        async def bury(tx: Connection) -> None:
+            id_ = delivery.message.id_text
+            await self._run(tx, "give_up", consumer=consumer, id=id_, code=code, error=shortened(error))
+            if rows := await self._rows(tx, "attempts_made", consumer=consumer, id=id_, outcome="dead"):
+                await self._run(tx, "park", **park_row(consumer, delivery, rows[0][0], code, error))
+
+        await self._connections.run(bury)
+
+    async def parked(self, query: ParkedQuery) -> Sequence[Parked]:
+        facts = _parameters(query) | {"requeued": query.requeued, "limit": query.limit or EVERYTHING}
+        rows = await self._connections.ask(lambda tx: self._rows(tx, "parked", **facts))
+        return [parked_of(row) for row in rows]
+
+    async def requeue(self, query: ParkedQuery) -> int:
+        async def requeue(tx: Connection) -> int:
+            rows = await self._rows(tx, "to_requeue", **_parameters(query))
+            await self._run(tx, "mark_requeued", rows=many(row for row, *_ in rows))
+            for _, consumer, id_ in rows:
+                await self._run(tx, "let_go_again", consumer=consumer, id=id_)
+            return len(rows)
+
+        return await self._connections.run(requeue)
+
+    async def counts(self) -> Mapping[str, Mapping[Outcome, int]]:
+        rows = await self._connections.ask(lambda tx: self._rows(tx, "inbox_counts"))
+        counts: dict[str, dict[Outcome, int]] = {}
+        for consumer, outcome, number in rows:
+            counts.setdefault(consumer, {})[outcome] = number
+        return counts
+
+    async def purge(self, before: datetime, *, limit: int = 10_000) -> int:
+        async def forget(tx: Connection) -> int:
+            return int((await self._run(tx, "forget", before=text_of(before), limit=limit)).rowcount)
+
+        return await self._connections.run(forget)
+
+    async def close(self) -> None:
+        await self._connections.close()
+        await self._handling.close()
+        self._blocking.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+
+def _parameters(query: ParkedQuery) -> dict[str, Any]:
+    facts = query_parameters(query)
+    return facts | {"any_id": not query.ids, "ids": many(facts["ids"] or ())}
