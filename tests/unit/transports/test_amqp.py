@@ -375,10 +375,11 @@ async def test_whoever_may_only_write_to_the_exchange_can_publish(amqp_server: R
     narrow = url.replace(f"{USER}:{PASSWORD}", "relay:pw")
     async with publishing(f"{narrow}?exchange=orders") as publisher:
         assert kinds(await publish(publisher, message(1))) == ["Sent"]
-        await asyncio.to_thread(amqp_server.ctl, "set_permissions", "relay", "^$", "^$", "^$")
+    await asyncio.to_thread(amqp_server.ctl, "set_permissions", "relay", "^$", "^$", "^$")
+    async with publishing(f"{narrow}?exchange=orders") as publisher:
         (outcome,) = await publish(publisher, message(2))
-        assert isinstance(outcome, Unavailable)
-        assert outcome.code == "NOT_AUTHORIZED"
+    assert isinstance(outcome, Unavailable), outcome
+    assert outcome.code == "NOT_AUTHORIZED"
     assert await arrived(url, "billing") == [1]
 
 

@@ -29,6 +29,7 @@ class Session:
         self.news = asyncio.Event()
         """Something arrived, or the session is lost."""
         self._is_cancelled = False
+        self._tag: str | None = None
 
     @property
     def is_open(self) -> bool:
@@ -40,7 +41,8 @@ class Session:
         self._channel.on_consumer_cancel_callbacks.add(self._cancelled)
         await self._in_time(self._channel.basic_qos(prefetch_count=prefetch), until)
         patience: dict[str, Any] = {"x-consumer-timeout": HOLD_MILLISECONDS}
-        await self._in_time(self._channel.basic_consume(queue, self._arrived, arguments=patience), until)
+        consuming = await self._in_time(self._channel.basic_consume(queue, self._arrived, arguments=patience), until)
+        self._tag = consuming.consumer_tag
 
     async def ack(self, tags: list[int]) -> None:
         """Acknowledge these, in as few words as possible. Silent when the session is lost: then they come again."""
@@ -55,9 +57,16 @@ class Session:
     async def close(self) -> None:
         """What is in hand goes back to the front of the queue. Acknowledgements that are on their way arrive first."""
         if self.is_open:
-            # By way of the channel: closing the connection alone would overtake them.
-            await asyncio.wait({wire.behind_us(self._channel.close())}, timeout=wire.CLOSE_SECONDS)
+            await asyncio.wait({wire.behind_us(self._say_goodbye())}, timeout=wire.CLOSE_SECONDS)
         await self._wire.close()
+
+    async def _say_goodbye(self) -> None:
+        """Slowly: closing the connection would overtake acknowledgements here, and closing the channel would drop those that
+        RabbitMQ holds back from a quorum queue that has many to do. It asks the queue itself to let a receiver go."""
+        if self._tag is not None:
+            await self._channel.basic_cancel(self._tag)
+        await self._channel.basic_qos(prefetch_count=1)
+        await self._channel.close()
 
     def cut(self) -> None:
         """End it now, without a word."""
