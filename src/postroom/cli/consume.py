@@ -22,7 +22,7 @@ from postroom.inbox import Inbox, Reception
 from postroom.inbox.reception import CONCURRENCY_DEFAULT, Tally
 from postroom.stores import open_inbox_store
 from postroom.transport import ConsumerOptions
-from postroom.transports import open_consumer
+from postroom.transports import open_consumer, received
 from postroom.urls import redact
 
 PARKED = 3
@@ -84,13 +84,16 @@ async def _consume(
     handlers: int,
     secrets: tuple[str, ...],
 ) -> Tally:
-    asked = ConsumerOptions(group=group or inbox.name, prefetch=prefetch, secrets=secrets)
+    # A queue is one group by itself: there the inbox's name is no option.
+    name = group or (inbox.name if "group" in received(source) else None)
+    asked = ConsumerOptions(group=name, prefetch=prefetch, secrets=secrets)
     consumer = open_consumer(source, asked)
     async with open_inbox_store(session.url, tables=session.settings.tables) as store:
         await store.check()
         reception = Reception(inbox, store, consumer, concurrency=handlers)
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, reception.stop)
+        await reception.open()
         write(f"inbox {inbox.name}: {redact(source)} to {session.shown_url}, {', '.join(inbox.types) or 'no handlers'}")
         sys.stdout.flush()
         return await reception.run(until_idle=until_idle)

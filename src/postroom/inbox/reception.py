@@ -66,6 +66,7 @@ class Reception:
         self._requeued: set[UUID] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
+        self._opened = False
         self._broken: BaseException | None = None
         self.last_done = 0.0
         """When something was last done with, in monotonic seconds."""
@@ -74,11 +75,17 @@ class Reception:
         """Ask it to end: nothing more is received, what is being handled is finished, the rest goes back to the broker."""
         self._stopping.set()
 
+    async def open(self) -> None:
+        """Connect to the broker, so that what is published from now on is received; `run` does it by itself."""
+        if not self._opened:
+            await self._inbox.guard.open(self._inbox.name)
+            await self._consumer.open()
+            self._opened = True
+
     async def run(self, *, until_idle: timedelta | None = None) -> Tally:
         """Receive and handle until `stop`, or until nothing was received for *until_idle* and nothing is in hand."""
-        await self._inbox.guard.open(self._inbox.name)
+        await self.open()
         try:
-            await self._consumer.open()
             self._start(self._care())
             await self._receive(until_idle)
         finally:

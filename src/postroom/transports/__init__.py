@@ -95,6 +95,11 @@ def honoured(url: str) -> frozenset[str]:
     return TRANSPORTS[known_scheme(url)].honours
 
 
+def received(url: str) -> frozenset[str]:
+    """The options that the consumer of this URL can honour; none where nothing can be received from it."""
+    return TRANSPORTS[known_scheme(url)].receives or frozenset()
+
+
 def _refuse(url: str, vain: Collection[str], able: dict[str, frozenset[str]], verb: str) -> None:
     """ConfigError where an option is asked for in vain."""
     if vain:

@@ -42,8 +42,8 @@ class MongoInbox:
         where = address(url, tables)
         if not where.transactions:
             raise ConfigError(
-                f"The inbox on {where.shown} needs transactions, and postroom_transactions=off is in its URL: leave that out, and "
-                "use a replica set; one node is enough."
+                f"The inbox on {where.shown} needs transactions, and postroom_transactions=off is in its URL: leave that out, "
+                "and use a replica set; one node is enough."
             )
         self._server = Server(where)
         self._blocking = BlockingServer(self._server, tables)

@@ -1,0 +1,189 @@
+"""A round trip: an outbox, a relay, a broker, a consumer, an inbox; the processes of the middle are killed again and again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psycopg
+
+from postroom.message import Message
+from postroom.store import Query
+from postroom.stores import open_store
+
+KEYS = 40
+POSTROOM = [sys.executable, "-m", "postroom"]
+RELAY = ["--lease", "3s", "--send-timeout", "1400ms", "--poll", "100ms", "--batch", "500", "--backoff", "0.2"]
+RELAY += ["--max-attempts", "1000"]
+APP = """
+from postroom import Inbox, RetryPolicy
+
+inbox = Inbox("billing", retry=RetryPolicy.parse("0.1", max_attempts=1000))
+
+@inbox.on("order.paid", batch=500)
+async def charge(messages, tx):
+    await tx.execute(
+        "INSERT INTO effects (key, number) SELECT * FROM unnest(%s::text[], %s::integer[])",
+        [[each.key for each in messages], [each.data for each in messages]],
+    )
+"""
+EFFECTS = "CREATE TABLE effects (id bigserial PRIMARY KEY, key text NOT NULL, number integer NOT NULL)"
+WHO = {"relay": "relay ", "consumer": "inbox billing"}
+QUIET_MOST = 60.0
+"""A trip on which nothing arrives for so many seconds has come to a stop."""
+
+
+@dataclass
+class Trip:
+    """One trip: from where to where, and over what."""
+
+    outbox: str
+    to: str
+    source: str
+    inbox: str
+    folder: Path
+    number: int
+    dice: random.Random
+    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    begun: dict[str, int] = field(default_factory=dict)
+    """Where the words of the last one begin in its log."""
+    kills: int = 0
+
+    async def prepare(self) -> None:
+        """Tables, an app, and all the messages."""
+        (self.folder / "app.py").write_text(APP)
+        for url in {self.outbox, self.inbox}:
+            async with open_store(url) as store:
+                await store.migrate()
+        with psycopg.connect(self.inbox) as connection:
+            connection.execute(EFFECTS)
+        async with open_store(self.outbox) as store:
+            for start in range(0, self.number, 1_000):
+                some = range(start, min(start + 1_000, self.number))
+                await store.put([Message("order.paid", key=f"k{n % KEYS}", data=n // KEYS) for n in some])
+
+    def start(self, what: str) -> None:
+        commands = {
+            "relay": ["relay", "--store", self.outbox, "--to", self.to, *RELAY],
+            "consumer": ["consume", "--store", self.inbox, "--from", self.source, "--app", "app:inbox"],
+        }
+        self.begun[what] = self._log_size(what)
+        with (self.folder / f"{what}.log").open("ab") as said:
+            self.running[what] = subprocess.Popen(
+                [*POSTROOM, *commands[what]],
+                cwd=self.folder,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                env=dict(os.environ),
+            )
+
+    def _log_size(self, what: str) -> int:
+        log = self.folder / f"{what}.log"
+        return log.stat().st_size if log.exists() else 0
+
+    def kill(self, what: str) -> None:
+        self.running[what].kill()
+        self.running[what].wait()
+        self.kills += 1
+        self.start(what)
+
+    def said(self, what: str) -> str:
+        return (self.folder / f"{what}.log").read_text()
+
+    def effects(self) -> int:
+        with psycopg.connect(self.inbox) as connection:
+            row = connection.execute("SELECT count(*) FROM effects").fetchone()
+        return int(row[0]) if row else 0
+
+    async def go(self, *, kills: int) -> None:
+        """Carry all of it, killing one or the other every now and then while something moves."""
+        self.start("consumer")
+        await self._up("consumer")
+        self.start("relay")
+        seen, moved, last_kill = 0, time.monotonic(), 0
+        while seen < self.number:
+            await asyncio.sleep(0.2)
+            before, seen = seen, self.effects()
+            if seen != before:
+                moved = time.monotonic()
+            for what, process in self.running.items():
+                assert process.poll() is None, f"the {what} ended by itself:\n{self.said(what)[-3000:]}"
+            assert time.monotonic() - moved < QUIET_MOST, self._stuck(seen)
+            if self.kills < kills and seen >= last_kill + self.number // (2 * kills):
+                last_kill = seen
+                self.kill(self.dice.choice(["relay", "consumer"]))
+
+    def _stuck(self, seen: int) -> str:
+        return f"stuck at {seen} of {self.number}\n{self.said('relay')[-2000:]}\n{self.said('consumer')[-2000:]}"
+
+    async def _up(self, what: str) -> None:
+        """Until the last one that was started says who it is. One that was killed at once may never have."""
+        deadline = time.monotonic() + QUIET_MOST
+        process, log = self.running[what], self.folder / f"{what}.log"
+        while not any(
+            line.startswith(WHO[what]) for line in log.read_bytes()[self.begun[what] :].decode().splitlines()
+        ):
+            assert process.poll() is None, f"the {what} ended by itself:\n{self.said(what)[-3000:]}"
+            assert time.monotonic() < deadline, f"the {what} never came up:\n{self.said(what)[-3000:]}"
+            await asyncio.sleep(0.1)
+
+    async def end(self) -> None:
+        """Both end by themselves when they are told to."""
+        for what, process in self.running.items():
+            await self._up(what)
+            process.send_signal(signal.SIGTERM)
+        for what, process in self.running.items():
+            try:
+                code = process.wait(60)
+            except subprocess.TimeoutExpired:
+                raise AssertionError(f"the {what} did not end:\n{self.said(what)[-3000:]}") from None
+            assert code == 0, f"the {what} ended with {code}:\n{self.said(what)[-3000:]}"
+
+    def check(self) -> None:
+        """Raise AssertionError for what was lost, came twice, or came out of order."""
+        with psycopg.connect(self.inbox) as connection:
+            rows = connection.execute("SELECT key, number FROM effects ORDER BY id").fetchall()
+            counts = connection.execute("SELECT outcome, count(*) FROM inbox GROUP BY 1").fetchall()
+        lines: defaultdict[str, list[int]] = defaultdict(list)
+        for key, number in rows:
+            lines[key].append(number)
+        wrong = {key: _first_difference(line, self.number // KEYS) for key, line in lines.items()}
+        wrong = {key: what for key, what in wrong.items() if what}
+        assert not wrong, "\n".join(f"{key}: {what}" for key, what in sorted(wrong.items()))
+        assert len(lines) == KEYS
+        assert dict(counts) == {"handled": self.number}
+
+    async def check_outbox(self) -> None:
+        async with open_store(self.outbox) as store:
+            statuses = {record.status for record in await store.find(Query())}
+        assert statuses == {"published"}
+
+
+def _first_difference(line: list[int], each: int) -> str:
+    """Where a key's effects are not 0, 1, 2 …; empty when they are."""
+    expected = list(range(each))
+    if line == expected:
+        return ""
+    place = next((n for n, (a, b) in enumerate(zip(line, expected, strict=False)) if a != b), min(len(line), each))
+    return f"{len(line)} effects, {len(set(line))} different; at {place}: {line[max(place - 2, 0) : place + 6]}"
+
+
+@contextmanager
+def trip(trip: Trip) -> Iterator[Trip]:
+    """Nothing of it runs on after the test."""
+    try:
+        yield trip
+    finally:
+        for process in trip.running.values():
+            process.kill()
+            process.wait()
