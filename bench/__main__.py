@@ -10,7 +10,7 @@ import platform
 import sys
 from collections.abc import Callable, Iterator
 
-from bench import contention, copy, drain, flat, idle, imports, inbox, latency, memory, put, sqlite
+from bench import contention, copy, drain, flat, idle, imports, inbox, latency, memory, put, sending, sqlite
 from bench.peers import compare
 from bench.table import Row, progress, table
 
@@ -25,6 +25,7 @@ BENCHMARKS: dict[str, Callable[..., Iterator[Row]]] = {
     "peers": compare.run,
     "flat": flat.run,
     "inbox": inbox.run,
+    "sending": sending.run,
     "latency": latency.run,
     "idle": idle.run,
     "memory": memory.run,

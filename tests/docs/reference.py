@@ -8,9 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from postroom.store import StoreCapabilities
 from postroom.stores import SCHEMES, open_store
+from postroom.transport import ConsumerCapabilities, TransportCapabilities
+from postroom.transports import TRANSPORTS, open_consumer, open_transport
 
 FOLDER = Path(__file__).parents[2] / "docs/reference"
 MADE = "<!-- Made by `python -m tests.docs.reference` from what the code declares; a test compares. -->"
@@ -40,19 +43,72 @@ server. A case is skipped only where the store declares that it does not apply; 
 """
 
 
+TRANSPORTS_PAGE = f"""# Transports
+
+{MADE}
+
+Each passes the contract suite of `postroom.testing.contracts` against a real server: Apache Kafka, RabbitMQ, NATS JetStream,
+Valkey, moto's SQS, an HTTP server, a function. A case is skipped only where these declarations say that it does not apply.
+
+## Sending
+
+{{publishers}}
+
+{{publisher_meanings}}
+
+## Receiving
+
+{{consumers}}
+
+{{consumer_meanings}}
+
+## What else to know
+
+- **Kafka, RabbitMQ, NATS and Redis**: which settings of the broker weaken these promises, `postroom doctor` says.
+- **RabbitMQ** here is 3.10, **Redis** is Valkey 8.1, **SQS** is moto: nothing else was to be had for the tests. What AWS alone
+  does (throttling, refused credentials) is tested against a scripted server.
+- **HTTP**: what was not received is kept by its sender, which is a relay, and tries again.
+"""
+
+
 def pages() -> dict[Path, str]:
     """Each page that is made, by its file."""
-    return {FOLDER / "stores.md": stores()}
+    return {FOLDER / "stores.md": stores(), FOLDER / "transports.md": transports()}
 
 
 def stores() -> str:
     """What each store declares."""
     urls = [*dict.fromkeys(SCHEMES.values()), "mongodb://host/database?postroom_transactions=off"]
     declared = [(url, open_store(url).capabilities) for url in urls]
-    names = [field.name for field in fields(StoreCapabilities) if field.name != "name"]
-    rows = [["store", "URL", *names]]
+    return STORES.format(table=declarations("store", declared), meanings=meanings(StoreCapabilities))
+
+
+def transports() -> str:
+    """What each transport declares, for sending and for receiving."""
+    known = {each.module: each for each in reversed(TRANSPORTS.values())}
+    known = {each.module: known[each.module] for each in TRANSPORTS.values()}
+    publishers = [(each.example, open_transport(_openable(each.example)).capabilities) for each in known.values()]
+    receiving = [each for each in known.values() if each.receives is not None]
+    consumers = [(each.example, open_consumer(_openable(each.example)).capabilities) for each in receiving]
+    return TRANSPORTS_PAGE.format(
+        publishers=declarations("transport", publishers),
+        publisher_meanings=meanings(TransportCapabilities),
+        consumers=declarations("transport", consumers),
+        consumer_meanings=meanings(ConsumerCapabilities),
+    )
+
+
+def _openable(example: str) -> str:
+    """The same, of a function that is there."""
+    return example.replace("shop.mail:send", "builtins:print")
+
+
+def declarations(what: str, declared: Sequence[tuple[str, Any]]) -> str:
+    """A table with a row for each of these."""
+    names = [field.name for field in fields(declared[0][1]) if field.name != "name"]
+    rows = [[what, "URL", *names]]
     rows += [[c.name, f"`{url}`", *(_shown(getattr(c, name)) for name in names)] for url, c in declared]
-    return STORES.format(table=table(rows), meanings=meanings(StoreCapabilities))
+    return table(rows)
 
 
 def meanings(declaration: type) -> str:
@@ -73,6 +129,10 @@ def _shown(value: object) -> str:
             return "yes" if value else "no"
         case timedelta():
             return "none" if not value else f"{value.total_seconds() * 1e6:g} µs"
+        case int():
+            return f"{value:,}"
+        case None:
+            return ""
         case _:
             return str(value)
 

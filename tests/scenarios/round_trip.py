@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import psycopg
 
@@ -39,8 +40,16 @@ async def charge(messages, tx):
 """
 EFFECTS = "CREATE TABLE effects (id bigserial PRIMARY KEY, key text NOT NULL, number integer NOT NULL)"
 WHO = {"relay": "relay ", "consumer": "inbox billing"}
+AWAY_SECONDS = 2.0
 QUIET_MOST = 60.0
 """A trip on which nothing arrives for so many seconds has come to a stop."""
+
+
+class Broker(Protocol):
+    """One that a test may kill."""
+
+    def kill(self) -> None: ...
+    def start_again(self) -> None: ...
 
 
 @dataclass
@@ -105,8 +114,9 @@ class Trip:
             row = connection.execute("SELECT count(*) FROM effects").fetchone()
         return int(row[0]) if row else 0
 
-    async def go(self, *, kills: int) -> None:
-        """Carry all of it, killing one or the other every now and then while something moves."""
+    async def go(self, *, kills: int, broker: Broker | None = None) -> None:
+        """Carry all of it, killing one or the other every now and then while something moves: the broker, if one is given,
+        else the relay or the consumer."""
         self.start("consumer")
         await self._up("consumer")
         self.start("relay")
@@ -121,7 +131,14 @@ class Trip:
             assert time.monotonic() - moved < QUIET_MOST, self._stuck(seen)
             if self.kills < kills and seen >= last_kill + self.number // (2 * kills):
                 last_kill = seen
-                self.kill(self.dice.choice(["relay", "consumer"]))
+                if broker is None:
+                    self.kill(self.dice.choice(["relay", "consumer"]))
+                else:
+                    self.kills += 1
+                    await asyncio.to_thread(broker.kill)
+                    await asyncio.sleep(AWAY_SECONDS)
+                    await asyncio.to_thread(broker.start_again)
+                    moved = time.monotonic()
 
     def _stuck(self, seen: int) -> str:
         return f"stuck at {seen} of {self.number}\n{self.said('relay')[-2000:]}\n{self.said('consumer')[-2000:]}"

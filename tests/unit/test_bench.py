@@ -21,6 +21,7 @@ ON_POSTGRES = {
     "flat": [f"drain 2,000 to null, {kind}" for kind in ("5,000 published", "a snapshot", "one failing key")],
     "latency": [f"commit to handler, {each}" for each in ("p50", "p99", "a lone message")] * 2,
     "idle": ["an idle relay (SQLite", "an idle relay (PostgreSQL"],
+    "inbox": ["handle 2,000 messages"],
     "memory": [f"2,000 open messages, a broker that {does}" for does in ("is away", "hangs")],
 }
 

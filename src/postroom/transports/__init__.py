@@ -33,7 +33,7 @@ _BROKER = frozenset({"source"})
 _GROUPS = frozenset({"group", "prefetch"})
 
 TRANSPORTS = {
-    "memory": Known("memory", "memory://", receives=_GROUPS),
+    "memory": Known("memory", "memory://shop/orders", receives=_GROUPS),
     "null": Known("null", "null://"),
     "local": Known("local", "local://shop.mail:send", frozenset({"concurrency"})),
     "http": Known("http", "http://localhost:8080/hooks", _HTTP, receives=frozenset({"prefetch", "secrets"})),
