@@ -1,0 +1,187 @@
+"""The spans, by OpenTelemetry's conventions for messaging. This imports OpenTelemetry: only who knows it loaded may."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from opentelemetry import context as contexts
+from opentelemetry import trace
+from opentelemetry.baggage.propagation import W3CBaggagePropagator
+from opentelemetry.context import Context
+from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanKind, Status, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from postroom.tracing.context import TRACEPARENT, traced
+
+if TYPE_CHECKING:
+    from postroom.limits import Limits
+    from postroom.message import Message
+    from postroom.tracing import Carried, Failing, Written
+
+logger = logging.getLogger(__name__)
+OUTBOX = "postroom"
+"""The system of a `create` span: which broker it will be is decided by the relay."""
+NAMED = {"sqs": "aws_sqs"}
+"""Transports that the conventions know by another name."""
+TRACES, BAGGAGE = TraceContextTextMapPropagator(), W3CBaggagePropagator()
+
+
+def in_use() -> Spans | None:
+    """None where OpenTelemetry is loaded, but nobody has set it up: then no span would reach anybody."""
+    provider = trace.get_tracer_provider()
+    return None if isinstance(provider, trace.ProxyTracerProvider) else _spans_of(provider)
+
+
+@lru_cache(maxsize=1)
+def _spans_of(provider: trace.TracerProvider) -> Spans:
+    return Spans(provider)
+
+
+class Spans:
+    """Makes the spans of one provider."""
+
+    def __init__(self, provider: trace.TracerProvider) -> None:
+        self._tracer = provider.get_tracer("postroom")
+
+    def creating(self, messages: Sequence[Message], limits: Limits, write: Callable[..., Written]) -> Written:
+        """One span for a call, not for a message: a thousand put together would push everything else out of the exporter."""
+        new = [message for message in messages if not message.traceparent]
+        if not new:
+            return write(messages)
+        facts = _facts("create", OUTBOX, new, _common(message.topic for message in new))
+        span = self._start(facts, SpanKind.PRODUCER)
+        with _current(trace.set_span_in_context(span)), _failing(span):
+            written: Any = write(traced(messages, limits))
+        if inspect.isawaitable(written):
+            return _after(written, span)  # type: ignore[return-value] # an awaitable for an awaitable
+        _end(span)
+        return written  # type: ignore[no-any-return] # as it came
+
+    @contextmanager
+    def sending(self, system: str, batch: Collection[Carried], topic: str | None) -> Iterator[Failing]:
+        facts = _facts("send", system, [each.message for each in batch], _topic(batch, topic))
+        span = self._start(facts, SpanKind.CLIENT, links=_links(batch))
+        with _current(trace.set_span_in_context(span)), _failing(span):
+            yield lambda code, error: _fail(span, code, error)
+        _end(span)
+
+    def received(self, system: str, batch: Collection[Carried], seconds: float) -> None:
+        facts = _facts("receive", system, [each.message for each in batch], _topic(batch))
+        begin = time.time_ns() - int(seconds * 1e9)
+        _end(self._start(facts, SpanKind.CLIENT, links=_links(batch), start_time=begin))
+
+    @contextmanager
+    def processing(self, system: str, batch: Sequence[Carried]) -> Iterator[None]:
+        """A message by itself carries on the trace it came with; several have a trace of their own."""
+        messages = [each.message for each in batch]
+        context = _extracted(messages[0]) if len(messages) == 1 else Context()
+        facts = _facts("process", system, messages, _topic(batch))
+        span = self._start(facts, SpanKind.CONSUMER, links=_links(batch), context=context)
+        with _current(trace.set_span_in_context(span, context)), _failing(span):
+            yield
+        _end(span)
+
+    def _start(self, facts: Mapping[str, Any], kind: SpanKind, **options: Any) -> Span:
+        operation, topic = facts["messaging.operation.name"], facts.get("messaging.destination.name")
+        name = f"{operation} {topic}" if topic else operation
+        try:
+            return self._tracer.start_span(name, kind=kind, attributes=facts, **options)
+        except Exception:
+            logger.exception("No span %s: a sampler or a processor failed.", operation)
+            # In its place the one that is current anyway; ending this one ends nothing.
+            return NonRecordingSpan(trace.get_current_span().get_span_context())
+
+
+# ── what a span says ──
+
+
+def _facts(operation: str, system: str, messages: Sequence[Message], topic: str | None) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "messaging.system": NAMED.get(system, system),
+        "messaging.operation.name": operation,
+        "messaging.operation.type": operation,
+    }
+    if topic is not None:
+        facts["messaging.destination.name"] = topic
+    if len(messages) != 1:
+        return facts | {"messaging.batch.message_count": len(messages)}
+    facts["messaging.message.id"] = messages[0].id_text
+    if messages[0].correlation_id is not None:
+        facts["messaging.message.conversation_id"] = messages[0].correlation_id
+    return facts
+
+
+def _topic(batch: Iterable[Carried], default: str | None = None) -> str | None:
+    return _common(each.topic or each.message.topic or default for each in batch)
+
+
+def _common(values: Iterable[str | None]) -> str | None:
+    found = set(values)
+    return found.pop() if len(found) == 1 else None
+
+
+def _links(batch: Iterable[Carried]) -> list[Link]:
+    """One to each creation context: what was put together has one in common."""
+    by_parent = {each.message.traceparent: each.message for each in batch if each.message.traceparent}
+    found = (trace.get_current_span(_extracted(message)).get_span_context() for message in by_parent.values())
+    return [Link(creation) for creation in found if creation.is_valid]
+
+
+def _extracted(message: Message) -> Context:
+    """The creation context of a message, with its baggage, and nothing of ours."""
+    headers = {name.lower(): value for name, value in message.headers.items()}
+    if message.traceparent:
+        headers[TRACEPARENT] = message.traceparent
+    return BAGGAGE.extract(headers, TRACES.extract(headers, Context()))
+
+
+# ── how a span ends ──
+
+
+async def _after(written: Awaitable[Any], span: Span) -> Any:
+    with _current(trace.set_span_in_context(span)), _failing(span):
+        result = await written
+    _end(span)
+    return result
+
+
+@contextmanager
+def _current(context: Context) -> Iterator[None]:
+    token = contexts.attach(context)
+    try:
+        yield
+    finally:
+        contexts.detach(token)
+
+
+@contextmanager
+def _failing(span: Span) -> Iterator[None]:
+    """Ends the span if it fails inside, and says why."""
+    try:
+        yield
+    except (Exception, SystemExit) as exc:
+        span.record_exception(exc)
+        _fail(span, type(exc).__qualname__, f"{type(exc).__name__}: {exc}")
+        _end(span)
+        raise
+    except BaseException:
+        _end(span)  # it was cut off, which is nobody's error
+        raise
+
+
+def _fail(span: Span, code: str, error: str) -> None:
+    span.set_attribute("error.type", code)
+    span.set_status(Status(StatusCode.ERROR, error))
+
+
+def _end(span: Span) -> None:
+    try:
+        span.end()
+    except Exception:
+        logger.exception("A span was lost: its processor failed.")
