@@ -25,7 +25,9 @@ from postroom.message import Message
 from postroom.outbox import Outbox
 from postroom.relay import Relay, Route
 from postroom.stores import open_store, sqlite_path
-from postroom.transport import Publisher
+from postroom.tracing import sending
+from postroom.transport import Envelope, Publisher
+from postroom.transports import open_transport
 from postroom.transports.local import LocalPublisher
 from postroom.transports.memory import MemoryPublisher
 
@@ -260,6 +262,26 @@ async def test_a_batch_is_handled_in_a_trace_of_its_own_that_links_to_each(shop:
     assert [f"{span:x}" for _, span in linked(process)] == ["b" * 16, "d" * 16]
     assert facts(process)["messaging.batch.message_count"] == 3
     assert create.context.trace_id == process.context.trace_id
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "memory://shop/orders",
+        "kafka://broker:9092/orders",
+        "sqs://eu-central-1/orders",
+        "nats://broker:4222/ORDERS?subject=orders",
+    ],
+)
+def test_a_transport_declares_where_a_message_goes_that_names_no_topic(url: str) -> None:
+    assert open_transport(url).capabilities.topic == "orders"
+
+
+async def test_a_batch_of_sqs_is_told_by_the_name_that_the_conventions_know(spans: Spans) -> None:
+    with sending("sqs", [Envelope(Message("order.paid"), "a"), Envelope(Message("order.paid"), "b")], topic=None):
+        pass
+    (send,) = spans("send")
+    assert (send.name, facts(send)["messaging.system"]) == ("send", "aws_sqs"), "two topics are no name"
 
 
 class Broken(SpanProcessor):

@@ -80,7 +80,7 @@ class Spans:
     def processing(self, system: str, batch: Sequence[Carried]) -> Iterator[None]:
         """A message by itself carries on the trace it came with; several have a trace of their own."""
         messages = [each.message for each in batch]
-        context = _extracted(messages[0]) if len(messages) == 1 else Context()
+        context = _with_baggage(messages[0]) if len(messages) == 1 else Context()
         facts = _facts("process", system, messages, _topic(batch))
         span = self._start(facts, SpanKind.CONSUMER, links=_links(batch), context=context)
         with _current(trace.set_span_in_context(span, context)), _failing(span):
@@ -129,16 +129,23 @@ def _common(values: Iterable[str | None]) -> str | None:
 def _links(batch: Iterable[Carried]) -> list[Link]:
     """One to each creation context: what was put together has one in common."""
     by_parent = {each.message.traceparent: each.message for each in batch if each.message.traceparent}
-    found = (trace.get_current_span(_extracted(message)).get_span_context() for message in by_parent.values())
+    found = (trace.get_current_span(_creation(message)).get_span_context() for message in by_parent.values())
     return [Link(creation) for creation in found if creation.is_valid]
 
 
-def _extracted(message: Message) -> Context:
-    """The creation context of a message, with its baggage, and nothing of ours."""
-    headers = {name.lower(): value for name, value in message.headers.items()}
-    if message.traceparent:
-        headers[TRACEPARENT] = message.traceparent
-    return BAGGAGE.extract(headers, TRACES.extract(headers, Context()))
+def _with_baggage(message: Message) -> Context:
+    return BAGGAGE.extract(_lowered(message.headers), _creation(message))
+
+
+def _creation(message: Message) -> Context:
+    """The context in which a message was put, and nothing of ours."""
+    if not message.traceparent:
+        return Context()
+    return TRACES.extract({**_lowered(message.headers), TRACEPARENT: message.traceparent}, Context())
+
+
+def _lowered(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
 
 
 # ── how a span ends ──
