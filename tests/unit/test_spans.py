@@ -296,8 +296,9 @@ class Broken(SpanProcessor):
 
 @pytest.mark.parametrize("hook", ["on_start", "on_end"])
 async def test_a_tracer_that_fails_costs_no_message(
-    shop: Shop, provider: TracerProvider, hook: str, monkeypatch: pytest.MonkeyPatch
+    shop: Shop, provider: TracerProvider, hook: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    monkeypatch.setattr("postroom.tracing.spans._complained", [])
     monkeypatch.delattr(Broken, hook)
     provider.add_span_processor(Broken())
     inbox = an_inbox()
@@ -306,6 +307,7 @@ async def test_a_tracer_that_fails_costs_no_message(
     await relay(shop)
     await shop.receive(inbox)
     assert list(await shop.desk.effects()) == ["7"]
+    assert [record.levelname for record in caplog.records if "A span is lost" in record.message] == ["ERROR"]
 
 
 async def test_loaded_but_not_set_up_no_span_is_made(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import inspect
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry import context as contexts
 from opentelemetry import trace
-from opentelemetry.baggage.propagation import W3CBaggagePropagator
 from opentelemetry.context import Context
-from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanKind, Status, StatusCode
-from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from opentelemetry.trace import NonRecordingSpan, Span, SpanKind, Status, StatusCode
 
-from postroom.tracing.context import TRACEPARENT, traced
+from postroom.tracing.context import traced
+from postroom.tracing.facts import common, facts_of, links_to, topic_of, with_baggage
 
 if TYPE_CHECKING:
     from postroom.limits import Limits
@@ -27,9 +26,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 OUTBOX = "postroom"
 """The system of a `create` span: which broker it will be is decided by the relay."""
-NAMED = {"sqs": "aws_sqs"}
-"""Transports that the conventions know by another name."""
-TRACES, BAGGAGE = TraceContextTextMapPropagator(), W3CBaggagePropagator()
+_complained: list[bool] = []
 
 
 def in_use() -> Spans | None:
@@ -54,7 +51,7 @@ class Spans:
         new = [message for message in messages if not message.traceparent]
         if not new:
             return write(messages)
-        facts = _facts("create", OUTBOX, new, _common(message.topic for message in new))
+        facts = facts_of("create", OUTBOX, new, common(message.topic for message in new))
         span = self._start(facts, SpanKind.PRODUCER)
         with _current(trace.set_span_in_context(span)), _failing(span):
             written: Any = write(traced(messages, limits))
@@ -65,24 +62,24 @@ class Spans:
 
     @contextmanager
     def sending(self, system: str, batch: Collection[Carried], topic: str | None) -> Iterator[Failing]:
-        facts = _facts("send", system, [each.message for each in batch], _topic(batch, topic))
-        span = self._start(facts, SpanKind.CLIENT, links=_links(batch))
+        facts = facts_of("send", system, [each.message for each in batch], topic_of(batch, topic))
+        span = self._start(facts, SpanKind.CLIENT, links=links_to(batch))
         with _current(trace.set_span_in_context(span)), _failing(span):
             yield lambda code, error: _fail(span, code, error)
         _end(span)
 
     def received(self, system: str, batch: Collection[Carried], seconds: float) -> None:
-        facts = _facts("receive", system, [each.message for each in batch], _topic(batch))
+        facts = facts_of("receive", system, [each.message for each in batch], topic_of(batch))
         begin = time.time_ns() - int(seconds * 1e9)
-        _end(self._start(facts, SpanKind.CLIENT, links=_links(batch), start_time=begin))
+        _end(self._start(facts, SpanKind.CLIENT, links=links_to(batch), start_time=begin))
 
     @contextmanager
     def processing(self, system: str, batch: Sequence[Carried]) -> Iterator[None]:
         """A message by itself carries on the trace it came with; several have a trace of their own."""
         messages = [each.message for each in batch]
-        context = _with_baggage(messages[0]) if len(messages) == 1 else Context()
-        facts = _facts("process", system, messages, _topic(batch))
-        span = self._start(facts, SpanKind.CONSUMER, links=_links(batch), context=context)
+        context = with_baggage(messages[0]) if len(messages) == 1 else Context()
+        facts = facts_of("process", system, messages, topic_of(batch))
+        span = self._start(facts, SpanKind.CONSUMER, links=links_to(batch), context=context)
         with _current(trace.set_span_in_context(span, context)), _failing(span):
             yield
         _end(span)
@@ -92,60 +89,10 @@ class Spans:
         name = f"{operation} {topic}" if topic else operation
         try:
             return self._tracer.start_span(name, kind=kind, attributes=facts, **options)
-        except Exception:
-            logger.exception("No span %s: a sampler or a processor failed.", operation)
-            # In its place the one that is current anyway; ending this one ends nothing.
-            return NonRecordingSpan(trace.get_current_span().get_span_context())
-
-
-# ── what a span says ──
-
-
-def _facts(operation: str, system: str, messages: Sequence[Message], topic: str | None) -> dict[str, Any]:
-    facts: dict[str, Any] = {
-        "messaging.system": NAMED.get(system, system),
-        "messaging.operation.name": operation,
-        "messaging.operation.type": operation,
-    }
-    if topic is not None:
-        facts["messaging.destination.name"] = topic
-    if len(messages) != 1:
-        return facts | {"messaging.batch.message_count": len(messages)}
-    facts["messaging.message.id"] = messages[0].id_text
-    if messages[0].correlation_id is not None:
-        facts["messaging.message.conversation_id"] = messages[0].correlation_id
-    return facts
-
-
-def _topic(batch: Iterable[Carried], default: str | None = None) -> str | None:
-    return _common(each.topic or each.message.topic or default for each in batch)
-
-
-def _common(values: Iterable[str | None]) -> str | None:
-    found = set(values)
-    return found.pop() if len(found) == 1 else None
-
-
-def _links(batch: Iterable[Carried]) -> list[Link]:
-    """One to each creation context: what was put together has one in common."""
-    by_parent = {each.message.traceparent: each.message for each in batch if each.message.traceparent}
-    found = (trace.get_current_span(_creation(message)).get_span_context() for message in by_parent.values())
-    return [Link(creation) for creation in found if creation.is_valid]
-
-
-def _with_baggage(message: Message) -> Context:
-    return BAGGAGE.extract(_lowered(message.headers), _creation(message))
-
-
-def _creation(message: Message) -> Context:
-    """The context in which a message was put, and nothing of ours."""
-    if not message.traceparent:
-        return Context()
-    return TRACES.extract({**_lowered(message.headers), TRACEPARENT: message.traceparent}, Context())
-
-
-def _lowered(headers: Mapping[str, str]) -> dict[str, str]:
-    return {name.lower(): value for name, value in headers.items()}
+        except Exception:  # noqa: BLE001 - tracing never costs a message
+            _complain()
+            # In its place the one above it, so that the trace goes on; ending this one ends nothing.
+            return NonRecordingSpan(trace.get_current_span(options.get("context")).get_span_context())
 
 
 # ── how a span ends ──
@@ -190,5 +137,12 @@ def _fail(span: Span, code: str, error: str) -> None:
 def _end(span: Span) -> None:
     try:
         span.end()
-    except Exception:
-        logger.exception("A span was lost: its processor failed.")
+    except Exception:  # noqa: BLE001 - tracing never costs a message
+        _complain()
+
+
+def _complain() -> None:
+    # Aloud only once: what fails at one span fails at each.
+    level = logging.DEBUG if _complained else logging.ERROR
+    _complained[:] = [True]
+    logger.log(level, "A span is lost: a sampler or a span processor failed.", exc_info=True)
