@@ -26,6 +26,7 @@ from postroom.outbox import Outbox
 from postroom.relay import Relay, Route
 from postroom.stores import open_store, sqlite_path
 from postroom.tracing import sending
+from postroom.tracing.spans import in_use
 from postroom.transport import Envelope, Publisher
 from postroom.transports import open_transport
 from postroom.transports.local import LocalPublisher
@@ -312,6 +313,7 @@ async def test_a_tracer_that_fails_costs_no_message(
 
 async def test_loaded_but_not_set_up_no_span_is_made(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)
+    assert in_use() is None, "links to a thousand messages would be made for nobody"
     inbox, seen = an_inbox(), list[trace.Span]()
     inbox.on("*")(lambda message, tx: seen.append(trace.get_current_span()))
     put(shop, Message("order.paid"))
