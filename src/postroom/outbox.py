@@ -11,7 +11,7 @@ from postroom.limits import Limits, check
 from postroom.message import Message
 from postroom.stores.handles import Async, Handle, Sync, handle_for
 from postroom.tables import TableNames
-from postroom.tracing import traced
+from postroom.tracing import creating
 
 if TYPE_CHECKING:
     from postroom.events import Listeners
@@ -32,7 +32,7 @@ class Outbox:
     your commit. All is checked before the first row is written, so that a refused `put` has written nothing.
 
     On a handle of an async driver `put` returns an awaitable: `await outbox.put(connection, message)`. On any other it
-    has written when it returns. The current OpenTelemetry span goes along, if there is one.
+    has written when it returns. Where OpenTelemetry is set up, each call is a span, and its context goes along.
 
     An error of the driver itself stays that driver's. Two are ours: SchemaMismatch, when the tables are not there, and
     DuplicateMessage, when the id or the idempotency key is; PostgreSQL then wants a rollback, as after any error.
@@ -87,7 +87,7 @@ class Outbox:
             _check_unique("idempotency key", [each.idempotency_key for each in messages if each.idempotency_key])
         if not (self.without_transactions and getattr(handle, "stands_alone", False)):
             handle.check()
-        written = handle.write(traced(caused(messages), self.limits), self.tables)
+        written = creating(caused(messages), self.limits, lambda batch: handle.write(batch, self.tables))
         if not self.listeners:
             return written
         if written is None:

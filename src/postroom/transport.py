@@ -28,6 +28,8 @@ class TransportCapabilities:
     """Many messages cost one round trip."""
     largest: int | None = None
     """The largest body in bytes, where the transport itself knows one."""
+    topic: str | None = None
+    """Where a message goes that names no topic, and whose route names none; None: nowhere, or it has no topics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from postroom.inbox.payloads import CorruptPayload
 from postroom.inbox_store import BlockingTransaction, InboxStore, Transaction
 from postroom.message import Message
 from postroom.retry import GiveUp
+from postroom.tracing import processing
 from postroom.transport import Delivery
 from postroom.transports.threads import Threads
 
@@ -58,8 +59,10 @@ class Broken(Exception):
 class Handling:
     """Handles deliveries of one inbox. Raises StoreUnavailable while the database is away: nothing was tried then."""
 
-    def __init__(self, inbox: Inbox, store: InboxStore, threads: Threads) -> None:
+    def __init__(self, inbox: Inbox, store: InboxStore, threads: Threads, *, system: str) -> None:
         self._inbox, self._store, self._threads = inbox, store, threads
+        self._system = system
+        """What it comes from, as traces call it."""
 
     async def one(self, delivery: Delivery, *, unpark: bool = False) -> Result:
         """Handle one delivery, and say what is to become of it. A failure is on record when this returns."""
@@ -101,13 +104,9 @@ class Handling:
             work = _Work(self._inbox, handler, {id_: by_id[id_] for id_ in by_id if id_ in entry.new}, unpark)
             new = set[UUID]()
             if work.messages:
-                run = self._run_async if handler.is_async else self._run_blocking
-                new = await run(work)
+                with processing(self._system, (each for each in deliveries if each.message.id in work.messages)):
+                    new = await self._run(work)
             done = True
-        except Exception as exc:
-            if not guard.is_known(exc):
-                raise
-            done, new = True, set()
         finally:
             if entry.new:
                 await guard.leave(name, entry.new, done=done)
@@ -115,6 +114,14 @@ class Handling:
             raise Busy
         reach("after-handled")
         return new
+
+    async def _run(self, work: _Work) -> set[UUID]:
+        try:
+            return await (self._run_async(work) if work.handler.is_async else self._run_blocking(work))
+        except Exception as exc:
+            if self._inbox.guard.is_known(exc):
+                return set()
+            raise
 
     async def _run_async(self, work: _Work) -> set[UUID]:
         async with self._store.transaction() as tx:

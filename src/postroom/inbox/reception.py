@@ -19,6 +19,7 @@ from postroom.inbox.handling import Again, Done, Handling, Parking, Result
 from postroom.inbox.inbox import Handler, Inbox
 from postroom.inbox.lines import Lines, line_of
 from postroom.inbox_store import InboxStore, ParkedQuery
+from postroom.tracing import received
 from postroom.transport import Consumer, Delivery
 from postroom.transports.threads import Threads
 
@@ -59,7 +60,7 @@ class Reception:
         self.tally = Tally()
         self._inbox, self._store, self._consumer = inbox, store, consumer
         self._threads = Threads("postroom-inbox")
-        self._handling = Handling(inbox, store, self._threads)
+        self._handling = Handling(inbox, store, self._threads, system=consumer.capabilities.name)
         self._room = asyncio.Semaphore(concurrency)
         self._lines = Lines()
         self._batches: dict[int, deque[Delivery]] = {}
@@ -101,6 +102,7 @@ class Reception:
     async def _receive(self, until_idle: timedelta | None) -> None:
         last, away = monotonic(), AWAY_FIRST
         while not self._stopping.is_set():
+            begin = monotonic()
             try:
                 deliveries = await self._received()
                 away = AWAY_FIRST
@@ -112,6 +114,7 @@ class Reception:
             if deliveries:
                 last = monotonic()
                 self.tally.received += len(deliveries)
+                received(self._consumer.capabilities.name, deliveries, last - begin)
                 reach("after-received")
                 self._accept(deliveries)
             in_hand = len(self._lines) + sum(map(len, self._batches.values()))

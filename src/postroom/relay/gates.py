@@ -16,6 +16,7 @@ from postroom.errors import PostroomError, TransportUnavailable
 from postroom.events import Listeners, Published, RoutePaused, RouteResumed
 from postroom.relay.routes import Route, Routes
 from postroom.relay.wakeup import Backoff
+from postroom.tracing import Failing, sending
 from postroom.transport import KEY_STOPPED, NOT_STARTED, Envelope, Failed, Outcome, Sent, Unavailable
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 30.0
@@ -33,6 +34,7 @@ class Gate:
 
     def __init__(self, route: Route, listeners: Listeners) -> None:
         self._publisher, self._name, self._listeners = route.to, route.name, listeners
+        self._declared = route.to.capabilities
         self._backoff = Backoff(first=FIRST_PAUSE_SECONDS, most=LONGEST_PAUSE_SECONDS)
         self._shut_at = self._shut_until = 0.0
         self._probing = self._opened = False
@@ -63,7 +65,10 @@ class Gate:
         self._probing = self.is_away
         begin = monotonic()
         try:
-            outcomes = await self._ask(envelopes, timeout)
+            with sending(self._declared.name, envelopes, topic=self._declared.topic) as failed:
+                outcomes = await self._ask(envelopes, timeout)
+                if failed is not None:
+                    _tell(failed, outcomes)
         finally:
             self._probing = False
         self._remember(outcomes, begin)
@@ -121,6 +126,14 @@ class Gate:
         self._shut_until = self._shut_at + delay
         pause = timedelta(seconds=delay)
         self._listeners(RoutePaused(route=self._name, code=away.code, error=away.error, delay=pause))
+
+
+def _tell(failed: Failing, outcomes: Sequence[Outcome]) -> None:
+    """Tell the span of the first that was not sent."""
+    for outcome in outcomes:
+        if not isinstance(outcome, Sent):
+            failed(outcome.code, outcome.error)
+            return
 
 
 def _away(outcomes: Sequence[Outcome]) -> Unavailable | None:

@@ -7,6 +7,7 @@ means that it may work later. Messages of one key are handled one after the othe
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -15,6 +16,7 @@ from typing import Any
 
 from postroom.errors import ConfigError
 from postroom.message import Message
+from postroom.tracing import processing
 from postroom.transport import (
     KEY_STOPPED,
     NOT_STARTED,
@@ -76,7 +78,7 @@ class LocalPublisher:
                 async with self._room:
                     if asyncio.get_running_loop().time() > last_start:
                         return
-                    outcomes[place] = await self._handle(batch[place].message, deadline)
+                    outcomes[place] = await self._handle(batch[place], deadline)
                 if not isinstance(outcomes[place], Sent):
                     for later in places[position + 1 :]:
                         outcomes[later] = KEY_STOPPED
@@ -85,23 +87,25 @@ class LocalPublisher:
         await asyncio.gather(*(handle_line(places) for places in lines.values()))
         return outcomes
 
-    async def _handle(self, message: Message, deadline: float) -> Outcome:
+    async def _handle(self, envelope: Envelope, deadline: float) -> Outcome:
         if self._threads.stuck >= STUCK_MAX:
             return Unavailable(
                 "HANDLERS_STUCK", f"{STUCK_MAX} calls of the handler never returned: mend it, and restart"
             )
         try:
             async with asyncio.timeout_at(deadline):
-                return Sent(await self._call(message))
+                return Sent(await self._call(envelope))
         except TimeoutError:
             return Failed("TIMEOUT", "the handler did not end in time", unknown=True)
         except (Exception, SystemExit) as exc:  # noqa: BLE001 - whatever a handler raises is an outcome
             return Failed("HANDLER_ERROR", f"{type(exc).__name__}: {exc}")
 
-    async def _call(self, message: Message) -> Any:
-        if self._is_async:
-            return await self._handler(message)
-        return await self._threads.call(self._handler, message)
+    async def _call(self, envelope: Envelope) -> Any:
+        with processing("local", (envelope,)):
+            if self._is_async:
+                return await self._handler(envelope.message)
+            context = contextvars.copy_context()
+            return await self._threads.call(lambda message: context.run(self._handler, message), envelope.message)
 
 
 def load(name: str) -> Callable[[Message], Any]:

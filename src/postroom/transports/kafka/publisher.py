@@ -47,7 +47,7 @@ class KafkaPublisher:
 
     @property
     def capabilities(self) -> TransportCapabilities:
-        return TransportCapabilities(name="kafka", durable=True, ordered=True, batches=True)
+        return TransportCapabilities(name="kafka", durable=True, ordered=True, batches=True, topic=self._settings.topic)
 
     async def open(self) -> None:
         """Look whether a broker answers and the URL's topic is there. When none does, `publish` goes on trying."""

@@ -19,7 +19,7 @@ class MemoryPublisher:
     @property
     def capabilities(self) -> TransportCapabilities:
         return TransportCapabilities(
-            name="memory", durable=False, ordered=True, batches=True, largest=self._broker.largest
+            name="memory", durable=False, ordered=True, batches=True, largest=self._broker.largest, topic=self._topic
         )
 
     async def open(self) -> None:

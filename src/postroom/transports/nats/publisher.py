@@ -49,7 +49,8 @@ class NatsPublisher:
 
     @property
     def capabilities(self) -> TransportCapabilities:
-        return TransportCapabilities(name="nats", durable=True, ordered=True, batches=True)
+        topic = self._settings.subject
+        return TransportCapabilities(name="nats", durable=True, ordered=True, batches=True, topic=topic)
 
     async def open(self) -> None:
         """Look whether the server answers, and the stream is there and can keep what it confirms. When no server answers,

@@ -45,8 +45,9 @@ class SqsPublisher:
     @property
     def capabilities(self) -> TransportCapabilities:
         """Ordered if the queue that the URL names is."""
-        ordered = address.is_fifo(self._address.queue or "")
-        return TransportCapabilities(name="sqs", durable=True, ordered=ordered, batches=True)
+        queue = self._address.queue
+        ordered = address.is_fifo(queue or "")
+        return TransportCapabilities(name="sqs", durable=True, ordered=ordered, batches=True, topic=queue)
 
     async def open(self) -> None:
         """Look whether SQS answers, knows us, and has the URL's queue. When it does not answer, `publish` goes on trying."""

@@ -1,4 +1,4 @@
-"""The current OpenTelemetry context on messages, where the process uses OpenTelemetry; else this costs a look-up."""
+"""The current OpenTelemetry context on messages, as W3C headers."""
 
 from __future__ import annotations
 
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 TRACEPARENT = "traceparent"
 
 
+def is_loaded() -> bool:
+    """Has anybody in this process imported OpenTelemetry? Else nothing else is asked."""
+    return "opentelemetry.trace" in sys.modules
+
+
 def traced(messages: Sequence[Message], limits: Limits) -> Sequence[Message]:
     """The messages, each without a traceparent now with the one of the current span, its tracestate and its baggage.
 
@@ -31,7 +36,7 @@ def traced(messages: Sequence[Message], limits: Limits) -> Sequence[Message]:
 
 def current() -> Mapping[str, str]:
     """The current span and baggage as W3C headers; empty without a valid span, or where nobody uses OpenTelemetry."""
-    if "opentelemetry.trace" not in sys.modules:
+    if not is_loaded():
         return {}
     # It is loaded, so these come with it and read from the same context.
     from opentelemetry.baggage.propagation import W3CBaggagePropagator
