@@ -20,7 +20,6 @@ from postroom.durations import parse_duration
 from postroom.errors import ConfigError
 from postroom.inbox import Inbox, Reception
 from postroom.inbox.reception import CONCURRENCY_DEFAULT, Tally
-from postroom.stores import open_inbox_store
 from postroom.transport import ConsumerOptions
 from postroom.transports import open_consumer
 from postroom.urls import redact
@@ -61,6 +60,7 @@ def consume(session: Session, source: str, app: str, until_idle: str | None, **o
       postroom consume --store postgresql://app@db/shop --from kafka://broker:9092/orders --app shop.billing:inbox
       postroom consume --store sqlite:///shop.db --from redis://localhost:6379/0/orders --app billing:inbox --until-idle 5s
     """
+    session.brokers.append(source)
     failpoints.arm(os.environ.get("POSTROOM_FAILPOINT"))
     # A module that stands in the folder where the command is run is what people mean by module:inbox.
     sys.path.insert(0, "")
@@ -86,8 +86,7 @@ async def _consume(
 ) -> Tally:
     asked = ConsumerOptions(group=group or inbox.name, prefetch=prefetch, secrets=secrets)
     consumer = open_consumer(source, asked)
-    async with open_inbox_store(session.url, tables=session.settings.tables) as store:
-        await store.check()
+    async with session.inbox_store() as store:
         reception = Reception(inbox, store, consumer, concurrency=handlers)
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, reception.stop)
@@ -107,6 +106,8 @@ def load(name: str) -> Inbox:
             found = getattr(found, part)
     except (ImportError, AttributeError) as exc:
         raise ConfigError(f"{name} cannot be loaded: {exc}; check the name and PYTHONPATH.") from exc
+    except Exception as exc:
+        raise ConfigError(f"{name} cannot be loaded: {type(exc).__name__}: {exc}; mend that module.") from exc
     if not isinstance(found, Inbox):
         raise ConfigError(f"{name} is a {type(found).__name__}, no Inbox: name the object that has your handlers.")
     return found
