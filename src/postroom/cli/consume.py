@@ -30,7 +30,7 @@ PARKED = 3
 
 @click.command(short_help="Receive messages, and handle each once.")
 @store_options
-@click.option("--from", "source", metavar="URL", required=True, help="The broker: kafka://broker:9092/orders, amqp://…")
+@click.option("--from", "source", metavar="URL", required=True, help="The broker, such as nats://broker:4222/ORDERS.")
 @click.option("--app", metavar="MODULE:INBOX", required=True, help="Your Inbox, such as shop.billing:inbox.")
 @click.option("--group", metavar="NAME", help="Receivers of one group share the messages. Default: the inbox's name.")
 @click.option(
@@ -57,8 +57,9 @@ def consume(session: Session, source: str, app: str, until_idle: str | None, **o
 
     \b
     Examples:
-      postroom consume --store postgresql://app@db/shop --from kafka://broker:9092/orders --app shop.billing:inbox
-      postroom consume --store sqlite:///shop.db --from redis://localhost:6379/0/orders --app billing:inbox --until-idle 5s
+      postroom consume --from nats://broker:4222/ORDERS --app shop.billing:inbox
+      postroom consume --from sqs://eu-central-1/orders.fifo --app shop:inbox
+      postroom consume --from nats://nats/ORDERS --app shop:inbox --until-idle 5s
     """
     session.brokers.append(source)
     failpoints.arm(os.environ.get("POSTROOM_FAILPOINT"))

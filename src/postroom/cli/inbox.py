@@ -27,8 +27,8 @@ def inbox() -> None:
     \b
     Examples:
       postroom inbox status --store sqlite:///shop.db
-      postroom inbox list --store sqlite:///shop.db --consumer billing
-      postroom inbox requeue --store sqlite:///shop.db --consumer billing --code MAX_ATTEMPTS
+      postroom inbox list --consumer billing
+      postroom inbox requeue --consumer billing --code MAX_ATTEMPTS
     """
 
 
