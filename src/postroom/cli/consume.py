@@ -21,7 +21,7 @@ from postroom.errors import ConfigError
 from postroom.inbox import Inbox, Reception
 from postroom.inbox.reception import CONCURRENCY_DEFAULT, Tally
 from postroom.transport import ConsumerOptions
-from postroom.transports import open_consumer
+from postroom.transports import TRANSPORTS, known_scheme, open_consumer
 from postroom.urls import redact
 
 PARKED = 3
@@ -85,7 +85,9 @@ async def _consume(
     handlers: int,
     secrets: tuple[str, ...],
 ) -> Tally:
-    asked = ConsumerOptions(group=group or inbox.name, prefetch=prefetch, secrets=secrets)
+    # Where receivers have no groups, as at a queue, the inbox's name is not asked for in vain.
+    groups = "group" in (TRANSPORTS[known_scheme(source)].receives or ())
+    asked = ConsumerOptions(group=group or (inbox.name if groups else None), prefetch=prefetch, secrets=secrets)
     consumer = open_consumer(source, asked)
     async with session.inbox_store() as store:
         reception = Reception(inbox, store, consumer, concurrency=handlers)

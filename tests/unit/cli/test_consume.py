@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.servers.queues import fresh_queue, with_queue
 from tests.unit.cli.inboxes import BAD, SOURCE, billing, consume
 from tests.unit.cli.running import Desk
 
@@ -39,6 +40,15 @@ def test_with_nothing_to_receive_it_ends_with_0(desk: Desk) -> None:
     billing(desk, many=0)
     done = desk(*consume())
     assert (done.code, done.out.splitlines()) == (0, [LINE, "received 0"])
+
+
+def test_a_queue_without_groups_is_received_from_and_a_group_there_is_refused(desk: Desk, sqs_url: str) -> None:
+    billing(desk, many=0)
+    with fresh_queue(sqs_url) as queue:
+        source = with_queue(sqs_url, queue)
+        done = desk(*consume("--from", source))
+        assert (done.code, done.out.splitlines()[1:]) == (0, ["received 0"]), done
+        desk(*consume("--from", source, "--group", "billing")).refuses("cannot honour group: leave it out", code=2)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
