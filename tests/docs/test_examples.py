@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
+import json
 import re
 import shlex
 import subprocess
@@ -40,6 +42,25 @@ SQS = "sqs://eu-central-1/orders.fifo"
 NATS = "nats://broker:4222/ORDERS?subject=orders"
 REDIS = "redis://server:6379/orders"
 AMQP = "amqp://broker/?exchange=orders"
+CHARGES = "CREATE TABLE charges (order_id TEXT PRIMARY KEY, amount INTEGER)"
+RECEIVE = """
+import asyncio
+from datetime import timedelta
+from billing import inbox
+from postroom import Message, Reception, open_consumer, open_inbox_store, open_transport
+from postroom.transport import Envelope
+
+async def receive():
+    publisher = open_transport("memory://shop/orders")
+    paid, refund = (Message("order.paid", key=key, data={"amount": n}) for key, n in (("order-7", 12), ("order-8", -1)))
+    await publisher.publish([Envelope(each) for each in (paid, paid, refund)], timeout=timedelta(seconds=5))
+    async with open_inbox_store("sqlite:///shop.db") as store:
+        consumer = open_consumer("memory://shop/orders")
+        print(dict((await Reception(inbox, store, consumer).run(until_idle=timedelta(seconds=0.5))).done))
+
+asyncio.run(receive())
+"""
+"""Receives one message twice, and one that a handler may refuse."""
 DJANGO = """
 from django.conf import settings
 settings.configure(DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "shop.db"}})
@@ -99,7 +120,9 @@ def keys_in(code: str) -> set[str]:
     return set(re.findall(r"order-\d", code))
 
 
-@pytest.mark.parametrize("block", [b for b in blocks("python") if "server=" not in b.options], ids=str)
+@pytest.mark.parametrize(
+    "block", [b for b in blocks("python") if "server=" not in b.options and "inbox" not in b.options], ids=str
+)
 def test_a_python_block_runs_and_puts_its_message(block: Block, tmp_path: Path) -> None:
     shop = tmp_path / "shop.db"
     prepare(f"sqlite:///{shop}")
@@ -127,6 +150,33 @@ def test_a_python_block_for_mongo_runs_and_puts_its_message(block: Block, tmp_pa
     prepare(mongo_database)
     run(f"URL = {mongo_database!r}\n{block.code}", tmp_path)
     assert {record.message.key for record in messages(mongo_database)} == keys_in(block.code)
+
+
+def with_charges(folder: Path, module: str) -> None:
+    """A shop.db with a table for an inbox's effects, and the module with that inbox."""
+    prepare(f"sqlite:///{folder / 'shop.db'}")
+    run(f"import sqlite3; sqlite3.connect('shop.db').execute({CHARGES!r})", folder)
+    (folder / "billing.py").write_text(module)
+
+
+def charges(folder: Path) -> list[tuple[str, int]]:
+    code = "import sqlite3; print(sqlite3.connect('shop.db').execute('SELECT * FROM charges').fetchall())"
+    return list(ast.literal_eval(run(code, folder)))
+
+
+@pytest.mark.parametrize("block", [b for b in blocks("python") if "inbox" in b.options], ids=str)
+def test_a_python_block_with_an_inbox_charges_once_and_parks_what_it_says(block: Block, tmp_path: Path) -> None:
+    with_charges(tmp_path, block.code)
+    became = ast.literal_eval(run(RECEIVE, tmp_path).splitlines()[-1])
+    if parks := re.search(r"parks=(\w+)", block.options):
+        assert charges(tmp_path) == [("order-7", 12)]
+        assert became["parked"] == 1
+        listed = cli(tmp_path, "inbox", "list", "--store", "sqlite:///shop.db", "--json").stdout
+        assert [json.loads(line)["code"] for line in listed.splitlines()] == [parks[1]]
+    else:
+        assert sorted(charges(tmp_path)) == [("order-7", 12), ("order-8", -1)]
+        assert "parked" not in became
+    assert became["known"] == 1
 
 
 @pytest.mark.parametrize("block", blocks("sql"), ids=str)
@@ -199,10 +249,13 @@ def test_a_python_block_for_sqs_carries_what_was_put_or_takes_what_it_sent(
 
 @pytest.mark.parametrize("block", [b for b in blocks("console") if "server=nats" in b.options], ids=str)
 def test_a_console_block_for_nats_carries_its_message(block: Block, tmp_path: Path, nats_url: str) -> None:
-    prepare(f"sqlite:///{tmp_path / 'shop.db'}")
+    inboxes = [b.code for b in blocks("python") if b.page == block.page and "inbox" in b.options]
+    with_charges(tmp_path, inboxes[0] if inboxes else "")
     with streams.fresh_stream(nats_url) as stream:
         run_lines(block.code.replace(NATS, f"{nats_url}/{stream}?subject={stream}"), tmp_path)
         assert {each.headers["ce-subject"] for each in nats_messages(nats_url, stream)} == keys_in(block.code)
+    if "postroom consume" in block.code:
+        assert {order for order, _ in charges(tmp_path)} == keys_in(block.code)
 
 
 @pytest.mark.parametrize("block", [b for b in blocks("python") if "server=nats" in b.options], ids=str)
@@ -329,20 +382,18 @@ def test_a_url_can_be_opened_and_shows_no_password(url: str) -> None:
     assert "s3cr" not in redact(url)
 
 
+def cli(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "postroom", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+
+
 def run_lines(lines: str, tmp_path: Path) -> None:
     for line in lines.splitlines():
         if line.startswith("$ "):
             program, *arguments = shlex.split(line[2:], comments=True)
             code = re.search(r"# exit code (\d+)", line)
             assert program == "postroom"
-            done = subprocess.run(
-                [sys.executable, "-m", program, *arguments],
-                cwd=tmp_path,
-                capture_output=True,
-                text=True,
-                timeout=60,
-                check=False,
-            )
+            done = cli(tmp_path, *arguments)
             assert done.returncode == (int(code[1]) if code else 0), done.stdout + done.stderr
 
 

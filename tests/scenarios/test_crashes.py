@@ -160,7 +160,9 @@ def test_a_relay_killed_at_any_point_loses_nothing(post: Post, point: str) -> No
 
 def test_every_point_that_the_code_comes_by_is_in_the_matrix() -> None:
     source = Path(failpoints.__file__).parent
-    reached = {name for file in source.rglob("*.py") for name in re.findall(r'reach\("([a-z-]+)"\)', file.read_text())}
+    # An inbox's points have a matrix of their own, in test_inbox_crashes.py.
+    files = [file for file in source.rglob("*.py") if not file.is_relative_to(source / "inbox")]
+    reached = {name for file in files for name in re.findall(r'reach\("([a-z-]+)"\)', file.read_text())}
     assert reached == set(POINTS)
 
 

@@ -9,6 +9,7 @@ from postroom.cli.bench import bench
 from postroom.cli.consume import consume
 from postroom.cli.demo import demo
 from postroom.cli.discard import discard
+from postroom.cli.doctor import doctor
 from postroom.cli.explain import explain
 from postroom.cli.inbox import inbox
 from postroom.cli.init import init
@@ -52,5 +53,19 @@ def app(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (demo, init, put, relay, consume, status, list_messages, explain, requeue, discard, inbox, bench):
+for command in (
+    demo,
+    init,
+    put,
+    relay,
+    consume,
+    status,
+    list_messages,
+    explain,
+    requeue,
+    discard,
+    inbox,
+    doctor,
+    bench,
+):
     app.add_command(command)

@@ -20,7 +20,6 @@ from postroom.durations import parse_duration
 from postroom.errors import ConfigError
 from postroom.inbox import Inbox, Reception
 from postroom.inbox.reception import CONCURRENCY_DEFAULT, Tally
-from postroom.stores import open_inbox_store
 from postroom.transport import ConsumerOptions
 from postroom.transports import open_consumer, received
 from postroom.urls import redact
@@ -31,7 +30,7 @@ PARKED = 3
 
 @click.command(short_help="Receive messages, and handle each once.")
 @store_options
-@click.option("--from", "source", metavar="URL", required=True, help="The broker: kafka://broker:9092/orders, amqp://…")
+@click.option("--from", "source", metavar="URL", required=True, help="The broker, such as nats://broker:4222/ORDERS.")
 @click.option("--app", metavar="MODULE:INBOX", required=True, help="Your Inbox, such as shop.billing:inbox.")
 @click.option("--group", metavar="NAME", help="Receivers of one group share the messages. Default: the inbox's name.")
 @click.option(
@@ -58,9 +57,11 @@ def consume(session: Session, source: str, app: str, until_idle: str | None, **o
 
     \b
     Examples:
-      postroom consume --store postgresql://app@db/shop --from kafka://broker:9092/orders --app shop.billing:inbox
-      postroom consume --store sqlite:///shop.db --from redis://localhost:6379/0/orders --app billing:inbox --until-idle 5s
+      postroom consume --from nats://broker:4222/ORDERS --app shop.billing:inbox
+      postroom consume --from sqs://eu-central-1/orders.fifo --app shop:inbox
+      postroom consume --from nats://nats/ORDERS --app shop:inbox --until-idle 5s
     """
+    session.brokers.append(source)
     failpoints.arm(os.environ.get("POSTROOM_FAILPOINT"))
     # A module that stands in the folder where the command is run is what people mean by module:inbox.
     sys.path.insert(0, "")
@@ -88,8 +89,7 @@ async def _consume(
     name = group or (inbox.name if "group" in received(source) else None)
     asked = ConsumerOptions(group=name, prefetch=prefetch, secrets=secrets)
     consumer = open_consumer(source, asked)
-    async with open_inbox_store(session.url, tables=session.settings.tables) as store:
-        await store.check()
+    async with session.inbox_store() as store:
         reception = Reception(inbox, store, consumer, concurrency=handlers)
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, reception.stop)
@@ -110,6 +110,8 @@ def load(name: str) -> Inbox:
             found = getattr(found, part)
     except (ImportError, AttributeError) as exc:
         raise ConfigError(f"{name} cannot be loaded: {exc}; check the name and PYTHONPATH.") from exc
+    except Exception as exc:
+        raise ConfigError(f"{name} cannot be loaded: {type(exc).__name__}: {exc}; mend that module.") from exc
     if not isinstance(found, Inbox):
         raise ConfigError(f"{name} is a {type(found).__name__}, no Inbox: name the object that has your handlers.")
     return found

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -15,9 +14,8 @@ from postroom.cli.options import store_options
 from postroom.cli.output import Column, write, write_json, write_table
 from postroom.cli.repair import messages
 from postroom.cli.session import Session
-from postroom.inbox_store import InboxStore, Outcome, Parked, ParkedQuery
+from postroom.inbox_store import Outcome, Parked, ParkedQuery
 from postroom.message import cloudevent, rfc3339
-from postroom.stores import open_inbox_store
 
 LIMIT_DEFAULT = 50
 
@@ -29,17 +27,9 @@ def inbox() -> None:
     \b
     Examples:
       postroom inbox status --store sqlite:///shop.db
-      postroom inbox list --store sqlite:///shop.db --consumer billing
-      postroom inbox requeue --store sqlite:///shop.db --consumer billing --code MAX_ATTEMPTS
+      postroom inbox list --consumer billing
+      postroom inbox requeue --consumer billing --code MAX_ATTEMPTS
     """
-
-
-@asynccontextmanager
-async def _opened(session: Session) -> AsyncIterator[InboxStore]:
-    async with session.store():
-        pass  # says what is wrong with the store, as every command does
-    async with open_inbox_store(session.url, tables=session.settings.tables) as store:
-        yield store
 
 
 @inbox.command(short_help="Count messages by consumer and state.")
@@ -66,7 +56,7 @@ OUTCOMES: tuple[Outcome, ...] = ("handled", "failing", "dead", "requeued")
 
 
 async def _counts(session: Session) -> Mapping[str, Mapping[Outcome, int]]:
-    async with _opened(session) as store:
+    async with session.inbox_store() as store:
         return await store.counts()
 
 
@@ -142,12 +132,12 @@ def _cells(parked: Parked) -> list[str]:
 
 
 async def _find(session: Session, query: ParkedQuery) -> Sequence[Parked]:
-    async with _opened(session) as store:
+    async with session.inbox_store() as store:
         return await store.parked(query)
 
 
 async def _requeue(session: Session, query: ParkedQuery) -> int:
-    async with _opened(session) as store:
+    async with session.inbox_store() as store:
         return await store.requeue(query)
 
 

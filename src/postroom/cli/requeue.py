@@ -30,8 +30,9 @@ def _refuse_the_forgotten(records: Sequence[Record]) -> None:
     """A receiver that has forgotten a message would handle it a second time."""
     old = [record for record in records if utcnow() - record.created_at > REMEMBERED]
     if old:
+        are = "is" if len(old) == 1 else "are"
         raise click.ClickException(
-            f"{messages(len(old))} of these, such as {old[0].message.id}, are older than inboxes remember "
+            f"{messages(len(old))} of these, such as {old[0].message.id}, {are} older than inboxes remember "
             f"({format_duration(REMEMBERED)}): if it was delivered then, it would be handled again. Nothing was requeued; "
             "add --force if that is right."
         )

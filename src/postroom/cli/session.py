@@ -14,9 +14,10 @@ import click
 from postroom.cli.notes import note
 from postroom.config import Settings
 from postroom.errors import SchemaMismatch
+from postroom.inbox_store import InboxStore
 from postroom.settings import load
 from postroom.store import Store
-from postroom.stores import open_store, sqlite_path
+from postroom.stores import open_inbox_store, open_store, sqlite_path
 from postroom.urls import HIDDEN, redact, split_scheme
 
 CONFIG = Path("postroom.toml")
@@ -29,6 +30,8 @@ class Session:
 
     def __init__(self) -> None:
         self.settings = Settings()
+        self.brokers: list[str] = []
+        """URLs that are no settings, and may hold secrets all the same."""
 
     def load(self, config: Path | None, **overrides: object) -> None:
         """Gather the settings: options, else the environment, else the file given or `postroom.toml` in this folder."""
@@ -63,10 +66,18 @@ class Session:
             await store.check()
             yield store
 
+    @asynccontextmanager
+    async def inbox_store(self) -> AsyncIterator[InboxStore]:
+        """The inbox's side of the store, open, after the same checks."""
+        async with open_inbox_store(self.url, tables=self.settings.tables) as inbox:
+            async with self.store():
+                await inbox.check()
+            yield inbox
+
     def scrub(self, text: str) -> str:
         """The text without the secrets in any URL of ours, wherever a driver may have quoted them."""
         settings = self.settings
-        urls = (settings.store, settings.to, *(route.to for route in settings.routes))
+        urls = (settings.store, settings.to, *(route.to for route in settings.routes), *self.brokers)
         for secret in (secret for url in urls if url for secret in _secrets(url)):
             text = text.replace(secret, HIDDEN)
         return text

@@ -123,6 +123,24 @@ def test_a_parked_key_moves_again(desk: Desk) -> None:
     assert [each["parked"] for each in desk("list", "--json").objects()] == [False, False]
 
 
+def test_what_is_older_than_inboxes_remember_is_requeued_by_force_alone(desk: Desk) -> None:
+    old, new = fill(desk, "dead", "dead")
+    desk.execute("UPDATE outbox SET created_at = created_at - ? WHERE id = ?", 31 * 86_400_000_000, old)
+    for options in ([old, new], ["--status", "dead"], ["--status", "dead", "--dry-run"]):
+        desk("requeue", *options).refuses(f"1 message of these, such as {old}, is older", "(30d)", "--force", code=1)
+    assert statuses(desk) == ["dead", "dead"]
+    assert desk("requeue", new).code == 0
+    forced = desk("requeue", "--status", "dead", "--force")
+    assert (forced.code, forced.out) == (0, "requeued 1 message\n")
+    assert statuses(desk) == ["pending", "pending"]
+
+
+def test_what_is_nearly_as_old_needs_no_force(desk: Desk) -> None:
+    (dead,) = fill(desk, "dead")
+    desk.execute("UPDATE outbox SET created_at = created_at - ?", 29 * 86_400_000_000)
+    assert desk("requeue", dead).code == 0
+
+
 # ── both ──
 
 

@@ -1,0 +1,125 @@
+"""`postroom consume`, between a broker in memory and SQLite. What happens when it is killed stands in the scenarios."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+from tests.servers.queues import fresh_queue, with_queue
+from tests.unit.cli.inboxes import BAD, SOURCE, billing, consume
+from tests.unit.cli.running import Desk
+
+LINE = f"inbox billing: {SOURCE} to sqlite:///shop.db, order.paid"
+
+
+def test_each_message_is_handled_once_and_the_end_says_what_became_of_them(desk: Desk) -> None:
+    billing(desk, many=2)
+    done = desk(*consume())
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines() == [LINE, "received 2, handled 1, known 1"]
+    assert desk.execute("SELECT amount FROM charges") == [(12,)]
+    again = desk(*consume())
+    assert again.out.splitlines()[1:] == ["received 2, known 2"]
+    assert desk.execute("SELECT amount FROM charges") == [(12,)]
+
+
+def test_with_something_parked_the_exit_code_is_3_and_the_way_on_is_said(desk: Desk) -> None:
+    billing(desk)
+    done = desk(*consume())
+    assert done.code == 3
+    assert done.out.splitlines()[1:] == [
+        "received 4, handled 1, known 1, skipped 1, parked 1",
+        "something is parked: see `postroom inbox list`.",
+    ]
+    assert done.err == f"note: Message {BAD} (order.paid) is parked: NEGATIVE: Unacceptable: a negative amount\n"
+
+
+def test_with_nothing_to_receive_it_ends_with_0(desk: Desk) -> None:
+    billing(desk, many=0)
+    done = desk(*consume())
+    assert (done.code, done.out.splitlines()) == (0, [LINE, "received 0"])
+
+
+def test_a_queue_without_groups_is_received_from_and_a_group_there_is_refused(desk: Desk, sqs_url: str) -> None:
+    billing(desk, many=0)
+    with fresh_queue(sqs_url) as queue:
+        source = with_queue(sqs_url, queue)
+        done = desk(*consume("--from", source))
+        assert (done.code, done.out.splitlines()[1:]) == (0, ["received 0"]), done
+        desk(*consume("--from", source, "--group", "billing")).refuses("cannot honour group: leave it out", code=2)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_told_to_end_it_says_what_became_of_what_came(desk: Desk, number: signal.Signals) -> None:
+    billing(desk)
+    command = [sys.executable, "-m", "postroom", *consume()[:-2]]
+    running = subprocess.Popen(
+        command, cwd=desk.folder, env=desk.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert running.stdout is not None
+        assert running.stdout.readline() == f"{LINE}\n"
+        running.send_signal(number)
+        out, err = running.communicate(timeout=60)
+    finally:
+        running.kill()
+        running.wait()
+    # Without --until-idle it is a service that was told to end, and did.
+    assert running.returncode == 0, err
+    assert out.startswith("received ")
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--app", "nowhere:inbox"], "nowhere:inbox cannot be loaded: No module named 'nowhere'; check the name"),
+        (["--app", "billing:outbox"], "billing:outbox cannot be loaded: module 'billing' has no attribute 'outbox'"),
+        (["--app", "billing:no_inbox"], "billing:no_inbox is a str, no Inbox"),
+        (["--app", "billing"], "billing names no inbox: write module:inbox"),
+        (["--app", "broken:inbox"], "broken:inbox cannot be loaded: ZeroDivisionError: division by zero; mend"),
+        (["--from", "null://"], "Nothing can be received from null://; give a URL like memory://"),
+        (["--from", "carrier-pigeon://home"], "knows no transport carrier-pigeon://"),
+        (["--from", "memory://"], "a new broker with nothing in it; name one"),
+        (["--until-idle", "soon"], "'soon' is no duration; write it like 500ms"),
+        (["--handlers", "0"], "0 is not in the range"),
+        (["--prefetch", "many"], "'many' is not a valid integer range"),
+        (["--secret", "whsec_x"], "memory://shop/orders cannot honour secrets: leave it out"),
+        (["--store", "memory://"], "There is no inbox on memory://: use sqlite:// or postgresql://."),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_cannot_be_is_refused_in_a_sentence(desk: Desk, options: list[str], said: str) -> None:
+    billing(desk)
+    (desk.folder / "broken.py").write_text("1 / 0")
+    desk(*consume(*options)).refuses(said, code=2)
+
+
+@pytest.mark.parametrize("left_out", ["--from", "--app"])
+def test_what_must_be_named_is_asked_for(desk: Desk, left_out: str) -> None:
+    command = list(consume())
+    at = command.index(left_out)
+    desk(*command[:at], *command[at + 2 :]).refuses(f"Missing option '{left_out}'", "postroom consume --help", code=2)
+
+
+def test_a_store_without_the_tables_is_refused_and_a_mistyped_one_is_not_made(empty: Desk) -> None:
+    billing(empty)
+    empty(*consume()).refuses("not in sqlite:///shop.db", "`postroom init --store sqlite:///shop.db`", code=1)
+    empty(*consume("--store", "sqlite:///shp.db")).refuses("There is no file shp.db", code=1)
+    assert not (empty.folder / "shp.db").exists()
+
+
+def test_a_brokers_password_is_shown_nowhere(desk: Desk) -> None:
+    billing(desk)
+    refused = desk(*consume("--from", "nats://app:s3cr3t@broker/"))
+    refused.refuses("names no NATS server and stream", code=2)
+    assert "s3cr3t" not in refused.err
+
+
+def test_the_help_says_what_is_promised_and_how_it_ends(empty: Desk) -> None:
+    shown = " ".join(empty("consume", "--help").out.split())
+    assert "a message delivered twice is handled once" in shown
+    assert "Ctrl-C or SIGTERM ends it cleanly" in shown
+    assert "Exit code 3: something is parked." in shown
