@@ -87,7 +87,7 @@ def test_told_to_end_it_says_what_became_of_what_came(desk: Desk, number: signal
         (["--handlers", "0"], "0 is not in the range"),
         (["--prefetch", "many"], "'many' is not a valid integer range"),
         (["--secret", "whsec_x"], "memory://shop/orders cannot honour secrets: leave it out"),
-        (["--store", "memory://"], "There is no inbox on memory://: use sqlite:// or postgresql://."),
+        (["--store", "memory://"], "There is no inbox on memory://: use sqlite://"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
