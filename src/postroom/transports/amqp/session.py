@@ -30,6 +30,8 @@ class Session:
         """Something arrived, or the session is lost."""
         self._is_cancelled = False
         self._tag: str | None = None
+        self._gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the channel is."""
 
     @property
     def is_open(self) -> bool:
@@ -46,7 +48,14 @@ class Session:
 
     async def ack(self, tags: list[int]) -> None:
         """Acknowledge these, in as few words as possible. Silent when the session is lost: then they come again."""
-        words = self.shelf.settle(tags)
+        saying = asyncio.ensure_future(self._say(self.shelf.settle(tags)))
+        # On a connection that breaks just now, aiormq may wait for ever for the words to leave.
+        await asyncio.wait({saying, self._gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not saying.done():
+            wire.leave_behind(saying)
+            self.news.set()
+
+    async def _say(self, words: list[tuple[int, bool]]) -> None:
         try:
             for number, (tag, multiple) in enumerate(words, 1):
                 # The last one waits until all of them have left.
@@ -81,6 +90,8 @@ class Session:
 
     def _lost(self, _: object) -> None:
         self.news.set()
+        if not self._gone.done():
+            self._gone.set_result(None)
 
     async def _cancelled(self, _: object) -> None:
         """The broker does not give us that queue any more: it was deleted, or moved."""

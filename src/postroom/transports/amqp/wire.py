@@ -134,6 +134,12 @@ async def in_time(doing: Any, until: float, give_up: Any) -> Any:
             _keep(task)
 
 
+def leave_behind(task: asyncio.Task[Any]) -> None:
+    """Nobody waits for it any more; what it raises is nobody's."""
+    task.cancel()
+    _keep(task)
+
+
 def behind_us(doing: Any) -> asyncio.Task[None]:
     async def quietly() -> None:
         with suppress(Exception, asyncio.CancelledError):

@@ -1,0 +1,72 @@
+"""The example of the transfers, as its README says, against a real Kafka and a real PostgreSQL."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import psycopg
+import pytest
+from tests.servers.topics import fresh_topic
+
+FOLDER = Path(__file__).parents[2] / "examples/transfers"
+TRANSFERS = 1_200
+
+
+def commands() -> list[str]:
+    """The lines of the README's block, without the export."""
+    (block,) = re.findall(r"```sh\n(.+?)```", (FOLDER / "README.md").read_text(), re.DOTALL)
+    return [line for line in block.splitlines() if not line.startswith("export")]
+
+
+def run(line: str, store: str) -> str:
+    words = shlex.split(line)
+    program = [sys.executable, "-m", "postroom"] if words[0] == "postroom" else [sys.executable]
+    done = subprocess.run(
+        [*program, *words[1:]],
+        cwd=FOLDER,
+        env={**os.environ, "POSTROOM_STORE": store},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.mark.timeout(240)
+def test_every_transfer_is_looked_at_once_also_when_all_of_them_come_again(
+    kafka_url: str, postgres_database: str
+) -> None:
+    with fresh_topic(kafka_url) as topic:
+        said = ""
+        for command in commands():
+            line = command.replace("kafka://broker:9092/transfers", f"{kafka_url}/{topic}").replace(
+                "1000", str(TRANSFERS)
+            )
+            said = run(line, postgres_database)
+        assert re.search(rf"fraud-detection +{TRANSFERS:,} +0 +0 +0", said)
+        before = judged(postgres_database)
+        again = f"postroom consume --from {kafka_url}/{topic} --app fraud:inbox --group again-{topic} --until-idle 5s"
+        assert f"known {TRANSFERS:,}" in run(again, postgres_database)
+        assert judged(postgres_database) == before
+
+
+def judged(url: str) -> tuple[int, int]:
+    """The turnover and the suspicions, each of which must be what the bank booked."""
+    with psycopg.connect(url) as connection:
+
+        def number(query: str) -> int:
+            row = connection.execute(query).fetchone()
+            return int(row[0]) if row else 0
+
+        turnover, suspicions = number("SELECT sum(total) FROM turnover"), number("SELECT count(*) FROM suspicions")
+        assert turnover == number("SELECT sum(amount) FROM transfers")
+        assert suspicions == number("SELECT count(*) FROM transfers WHERE amount >= 10000") > 0
+        assert number("SELECT count(*) FROM transfers") == TRANSFERS
+    return turnover, suspicions
