@@ -39,7 +39,7 @@ LEFT_BEHIND = 3
 @click.option(
     "--to",
     metavar="URL",
-    help="Where all goes: kafka://broker/topic, https://…, local://module:object. "
+    help="Where all goes: kafka://broker/topic, amqp://…, nats://…, redis://…, sqs://…, https://…, local://module:object. "
     "Default: POSTROOM_TO, or the routes in the file.",
 )
 @click.option(
