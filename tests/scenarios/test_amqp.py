@@ -4,86 +4,30 @@ first deliveries are in order, nothing is dead, and a broker that is away costs 
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from tests.scenarios.conftest import url_of
-from tests.scenarios.test_kafka import AWAY, BATCH, CONCURRENCY, EACH, IN_FLIGHT, KEYS, check_deliveries, eventually
+from tests.scenarios.posts import AWAY, CONCURRENCY, EACH, IN_FLIGHT, KEYS, Post, eventually, fill
 from tests.servers.rabbit import Rabbit
 from tests.servers.rabbit_queues import make_exchange, settled
 
 from postroom.errors import TransportUnavailable
-from postroom.message import Message
-from postroom.store import Query, Record
-from postroom.stores import open_store
 from postroom.transports.amqp import AmqpConsumer
-
-POSTROOM = [sys.executable, "-m", "postroom"]
-PACE = ["--batch", str(BATCH), "--poll", "50ms", "--backoff", "0.2"]
-TIMES = ["--lease", "30s", "--send-timeout", "4s"]
 
 pytestmark = pytest.mark.timeout(240)  # two starts of a broker, and pauses of the relay, on whatever machine this is
 
 
 @dataclass
-class Post:
-    """A store full of messages, and the exchange that they go to."""
+class AmqpPost(Post):
+    """Messages on their way to an exchange."""
 
-    store: str
     server: Rabbit
-    folder: Path
-
-    @property
-    def url(self) -> str:
-        return f"{self.server.url}?exchange=orders"
-
-    @property
-    def said(self) -> str:
-        return (self.folder / "said").read_text()
-
-    @contextmanager
-    def relay(self, url: str | None = None, concurrency: int = 1) -> Iterator[subprocess.Popen[bytes]]:
-        pace = [*PACE, "--concurrency", str(concurrency)]
-        with (self.folder / "said").open("wb") as said:
-            relay = subprocess.Popen(
-                [*POSTROOM, "relay", "--store", self.store, "--to", url or self.url, "--drain", *pace, *TIMES],
-                cwd=self.folder,
-                env=dict(os.environ),
-                stdout=said,
-                stderr=subprocess.STDOUT,
-            )
-        try:
-            yield relay
-        finally:
-            relay.kill()
-            relay.wait()
-
-    def records(self) -> list[Record]:
-        async def find() -> list[Record]:
-            async with open_store(self.store) as store:
-                return list(await store.find(Query()))
-
-        return asyncio.run(find())
-
-    def published(self) -> int:
-        async def count() -> int:
-            async with open_store(self.store) as store:
-                return (await store.counts()).by_status.get("published", 0)
-
-        return asyncio.run(count())
 
     def check(self, there: list[tuple[str, int]] | None = None) -> None:
-        """What is received against what was put, and what the store says of it."""
-        check_deliveries(asyncio.run(received(self.url)) if there is None else there)
-        assert {record.status for record in self.records()} == {"published"}
-        assert "Traceback" not in self.said
+        self.check_against(asyncio.run(received(self.to)) if there is None else there)
         assert "aiormq" not in self.said, "the client's own lines are not for the terminal"
 
 
@@ -104,25 +48,24 @@ async def received(url: str, enough: int | None = None) -> list[tuple[str, int]]
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def post(request: pytest.FixtureRequest, tmp_path: Path, amqp_server: Rabbit) -> Post:
-    made = Post(url_of(request.param, request, tmp_path), amqp_server, tmp_path)
+def post(request: pytest.FixtureRequest, tmp_path: Path, amqp_server: Rabbit) -> AmqpPost:
+    made = AmqpPost(
+        url_of(request.param, request, tmp_path), tmp_path, f"{amqp_server.url}?exchange=orders", amqp_server
+    )
 
-    async def fill() -> None:
-        async with open_store(made.store) as store:
-            await store.migrate()
-            for number in range(EACH):
-                await store.put([Message("order.paid", key=f"k{key}", data=number) for key in range(KEYS)])
+    async def prepare() -> None:
         await make_exchange(amqp_server.url, "orders")
-        consumer = AmqpConsumer(made.url, group="billing")
+        consumer = AmqpConsumer(made.to, group="billing")
         await consumer.open()
         await consumer.close()
         await settled()
 
-    asyncio.run(fill())
+    fill(made.store)
+    asyncio.run(prepare())
     return made
 
 
-def test_a_broker_killed_under_load_and_started_again_loses_nothing(post: Post) -> None:
+def test_a_broker_killed_under_load_and_started_again_loses_nothing(post: AmqpPost) -> None:
     with post.relay(concurrency=CONCURRENCY) as relay:
         eventually(lambda: post.published() >= 3 * IN_FLIGHT, "the relay is at work")
         post.server.kill()
@@ -132,14 +75,13 @@ def test_a_broker_killed_under_load_and_started_again_loses_nothing(post: Post) 
         post.server.start_again()
         assert relay.wait(100) == 0, post.said
     post.check()
-    again = [record for record in post.records() if record.attempts > 1]
-    assert len(again) <= IN_FLIGHT, "more attempts were spent than messages were in flight"
+    post.check_attempts()
 
 
-def test_a_receiver_at_work_while_the_broker_is_killed_receives_everything_in_order(post: Post) -> None:
+def test_a_receiver_at_work_while_the_broker_is_killed_receives_everything_in_order(post: AmqpPost) -> None:
     async def receive_all() -> list[tuple[str, int]]:
         async with asyncio.timeout(150):
-            receiving = asyncio.create_task(received(post.url, KEYS * EACH))
+            receiving = asyncio.create_task(received(post.to, KEYS * EACH))
             with post.relay(concurrency=CONCURRENCY) as relay:
                 await asyncio.to_thread(eventually, lambda: post.published() >= 3 * IN_FLIGHT, "the relay is at work")
                 await asyncio.to_thread(post.server.kill)
@@ -151,7 +93,7 @@ def test_a_receiver_at_work_while_the_broker_is_killed_receives_everything_in_or
     post.check(asyncio.run(receive_all()))
 
 
-def test_a_broker_that_is_away_at_the_start_is_waited_for(post: Post) -> None:
+def test_a_broker_that_is_away_at_the_start_is_waited_for(post: AmqpPost) -> None:
     post.server.kill()
     with post.relay() as relay:
         eventually(lambda: AWAY in post.said, "the relay sees that the broker is not there")
@@ -162,8 +104,8 @@ def test_a_broker_that_is_away_at_the_start_is_waited_for(post: Post) -> None:
     assert {record.attempts for record in post.records()} == {1}, "an attempt was spent on a broker that was away"
 
 
-def test_a_typo_in_the_exchange_is_told_at_the_start_in_one_sentence(post: Post) -> None:
-    with post.relay(url=f"{post.server.url}?exchange=ordrs") as relay:
+def test_a_typo_in_the_exchange_is_told_at_the_start_in_one_sentence(post: AmqpPost) -> None:
+    with post.relay(to=f"{post.server.url}?exchange=ordrs") as relay:
         assert relay.wait(60) == 2, post.said
     assert "ordrs cannot be written to" in post.said
     assert "Traceback" not in post.said
