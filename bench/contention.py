@@ -36,13 +36,15 @@ class Sold:
 
 def run(*, quick: bool) -> Iterator[Row]:
     """What was refused; how long anybody waited for a lock, by the server's own word; and the longest transaction."""
-    seconds = 1.0 if quick else SECONDS
+    seconds = 2.0 if quick else SECONDS
     with mariadb() as shop, closing(connect(shop.url)) as admin, ExitStack() as ending:
         _prepare(admin)
         progress(f"{PRODUCERS} producers beside a relay for {seconds:g} s")
         relay = ending.enter_context(Process())
-        relay.begin(engine.drain_for, engine.Work(store=shop.url, to="null://", published=1), seconds)
         producers = [ending.enter_context(Process()) for _ in range(PRODUCERS)]
+        for process in (relay, *producers):
+            process.call(be_ready)
+        relay.begin(engine.drain_for, engine.Work(store=shop.url, to="null://", published=1), seconds)
         for number, producer in enumerate(producers):
             producer.begin(sell_for, shop.url, number, seconds)
         sold = [producer.answer() for producer in producers]
@@ -56,6 +58,10 @@ def run(*, quick: bool) -> Iterator[Row]:
         )
         yield value(what, "longest wait for a lock", _longest_wait(admin), "ms", target=WAIT_MS)
         yield value(what, "longest transaction", max(each.longest for each in sold), "ms")
+
+
+def be_ready() -> None:
+    """Asked of each process first: by its answer it has imported what it needs, and they begin together."""
 
 
 def sell_for(url: str, producer: int, seconds: float) -> Sold:
