@@ -335,6 +335,7 @@ def test_a_python_block_for_redis_carries_what_was_put(
     assert [message.key for message in messages_in(redis_url, redis_stream)] == ["order-7"]
 
 
+@pytest.fixture
 def orders_at_rabbitmq(amqp_url: str) -> Iterator[str]:
     """The URL of an exchange with a queue of the same name behind it."""
     name = rabbit_queues.fresh_name()
