@@ -41,7 +41,7 @@ async def charge(messages, tx):
 EFFECTS = "CREATE TABLE effects (id bigserial PRIMARY KEY, key text NOT NULL, number integer NOT NULL)"
 WHO = {"relay": "relay ", "consumer": "inbox billing"}
 AWAY_SECONDS = 2.0
-QUIET_MOST = 60.0
+QUIET_MOST = 120.0
 """A trip on which nothing arrives for so many seconds has come to a stop."""
 
 
