@@ -147,6 +147,8 @@ class ConsumerCapabilities:
     """The broker says how often a message was delivered before; else 0 and 1 are told apart, at best."""
     holds: bool = True
     """What is in hand stays so, however long it takes; else it is lost after a while, and comes again."""
+    groups: bool = True
+    """Every group of receivers has every message; else there is one line of messages, for whoever takes from it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

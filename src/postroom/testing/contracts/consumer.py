@@ -215,7 +215,7 @@ class ConsumerContract:
 
     async def test_every_group_has_every_message(self, bench: Bench) -> None:
         billing = await bench.consumer("billing")
-        _skip_unless(billing, "shares")
+        _skip_unless(billing, "groups")
         mailing = await bench.consumer("mailing")
         await bench.publish(*numbered(2))
         for consumer in (billing, mailing):

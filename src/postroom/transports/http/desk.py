@@ -77,7 +77,13 @@ class Desk:
     def capabilities(self) -> ConsumerCapabilities:
         """Order is the sender's: who waits for each answer before sending the next of a key, as a relay does, keeps it."""
         return ConsumerCapabilities(
-            name="http", durable=False, ordered=False, shares=False, counts_redeliveries=False, holds=False
+            name="http",
+            durable=False,
+            ordered=False,
+            shares=False,
+            counts_redeliveries=False,
+            holds=False,
+            groups=False,
         )
 
     async def open(self) -> None:

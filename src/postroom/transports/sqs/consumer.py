@@ -37,7 +37,9 @@ class SqsConsumer:
     def capabilities(self) -> ConsumerCapabilities:
         """Ordered and shared at once on FIFO: SQS gives each group to one receiver at a time."""
         ordered = address.is_fifo(self._name)
-        return ConsumerCapabilities(name="sqs", durable=True, ordered=ordered, shares=True, counts_redeliveries=True)
+        return ConsumerCapabilities(
+            name="sqs", durable=True, ordered=ordered, shares=True, counts_redeliveries=True, groups=False
+        )
 
     async def open(self) -> None:
         if self._desk is not None:
