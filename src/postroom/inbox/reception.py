@@ -117,7 +117,8 @@ class Reception:
                 received(self._consumer.capabilities.name, deliveries, last - begin)
                 reach("after-received")
                 self._accept(deliveries)
-            in_hand = len(self._lines) + sum(map(len, self._batches.values()))
+            # A batch that is being handled is in no line, but whoever handles it is there until it is done.
+            in_hand = self._lines or self._batches
             if until_idle is not None and not in_hand and monotonic() - last > until_idle.total_seconds():
                 return
 

@@ -425,3 +425,21 @@ async def test_an_error_that_is_nobodys_ends_the_reception_loudly(shop: Shop, mo
     shop.send(paid(1))
     with pytest.raises(ZeroDivisionError):
         await Reception(inbox, shop.desk.store, MemoryConsumer(shop.broker, TOPIC, group="x")).run(until_idle=IDLE)
+
+
+async def test_a_batch_that_is_being_handled_is_in_hand_however_quiet_the_broker_is(shop: Shop) -> None:
+    inbox, calls = an_inbox(), list[int]()
+
+    @inbox.on("*", batch=10)
+    async def slow(messages: list[Message], tx: Any) -> None:
+        calls.append(len(messages))
+        if len(calls) == 1:
+            await asyncio.sleep(1)
+            raise OSError("not all at once")
+        for message in messages:
+            await shop.ainsert(tx, message.data)
+
+    shop.send(paid(1), paid(2))
+    tally = await shop.reception(inbox).run(until_idle=timedelta(seconds=0.1))
+    assert list(await shop.desk.effects()) == ["1", "2"]
+    assert tally.done == {"handled": 2}
