@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal, TypeAlias
@@ -130,19 +131,11 @@ class Handling:
                 await tx.unpark(work.name, work.ids)
             reach("after-remembered")
             if new:
-                with causing(work.cause(new)):
-                    await self._guarded(tx, work.handler.function(work.argument(new), tx.handle))
+                with causing(work.cause(new)), _blaming(tx):
+                    await work.handler.function(work.argument(new), tx.handle)
             _require_whole(tx)
             reach("before-handled")
         return new
-
-    async def _guarded(self, tx: Transaction, call: Any) -> None:
-        try:
-            await call
-        except Exception as exc:
-            if tx.is_away():
-                raise StoreUnavailable(f"The database went away while a message was handled: {exc}.") from exc
-            raise
 
     async def _run_blocking(self, work: _Work) -> set[UUID]:
         context = contextvars.copy_context()
@@ -156,13 +149,8 @@ class Handling:
                 tx.unpark(work.name, work.ids)
             reach("after-remembered")
             if new:
-                try:
-                    with causing(work.cause(new)):
-                        work.handler.function(work.argument(new), tx.handle)
-                except Exception as exc:
-                    if tx.is_away():
-                        raise StoreUnavailable(f"The database went away while a message was handled: {exc}.") from exc
-                    raise
+                with causing(work.cause(new)), _blaming(tx):
+                    work.handler.function(work.argument(new), tx.handle)
             _require_whole(tx)
             reach("before-handled")
         return new
@@ -227,6 +215,17 @@ class _Work:
 
     def cause(self, new: set[UUID]) -> Message | None:
         return self.messages[next(iter(new))] if len(new) == 1 else None
+
+
+@contextmanager
+def _blaming(tx: Transaction | BlockingTransaction) -> Iterator[None]:
+    """What a handler raises because the database went away is the database's, and costs no attempt."""
+    try:
+        yield
+    except Exception as exc:
+        if tx.is_away():
+            raise StoreUnavailable(f"The database went away while a message was handled: {exc}.") from exc
+        raise
 
 
 def _require_whole(tx: Transaction | BlockingTransaction) -> None:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Coroutine, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 from uuid import UUID
 
 from postroom.clock import monotonic, utcnow
 from postroom.errors import StoreUnavailable, TransportUnavailable
 from postroom.failpoints import reach
-from postroom.inbox.handling import Again, Done, Handling, Parking, Result
+from postroom.inbox.handling import Again, Done, Handling, Parking
 from postroom.inbox.inbox import Handler, Inbox
 from postroom.inbox.lines import Lines, line_of
 from postroom.inbox_store import InboxStore, ParkedQuery
@@ -24,6 +25,7 @@ from postroom.transport import Consumer, Delivery
 from postroom.transports.threads import Threads
 
 log = logging.getLogger(__name__)
+Came = TypeVar("Came")
 CONCURRENCY_DEFAULT = 16
 RECEIVE_MAX = 1_000
 WAIT = timedelta(seconds=0.5)
@@ -144,8 +146,7 @@ class Reception:
         for delivery in deliveries:
             handler = None if delivery.fault else self._inbox.handler_for(delivery.message.type)
             if handler is None or handler.batch is None or line_of(delivery) in self._lines:
-                if (key := self._lines.add(delivery)) is not None:
-                    self._start(self._work(key))
+                self._line_up(delivery)
             elif (batch := self._batches.get(id(handler))) is not None:
                 batch.append(delivery)
             else:
@@ -153,6 +154,11 @@ class Reception:
                 self._start(self._work_in_batches(handler))
 
     # ── one line ──
+
+    def _line_up(self, delivery: Delivery) -> None:
+        """Put it behind the others of its key; where it is the first, somebody begins."""
+        if (key := self._lines.add(delivery)) is not None:
+            self._start(self._work(key))
 
     async def _work(self, key: Hashable) -> None:
         """Handle a line, one after the other, until it is empty."""
@@ -163,7 +169,7 @@ class Reception:
                 async with self._room:
                     if self._stopping.is_set():
                         return
-                    result = await self._handled(delivery)
+                    result = await self._patiently(partial(self._handling.one, delivery, unpark=_is_requeued(delivery)))
                 if isinstance(result, Again):
                     self.tally.done["failed"] += 1
                     await self._pause(result.after.total_seconds())
@@ -173,12 +179,12 @@ class Reception:
                 await self._settled(delivery, result)
             more = self._lines.done(key)
 
-    async def _handled(self, delivery: Delivery) -> Result | None:
-        """What came of it; None when it was stopped before anything could be tried."""
+    async def _patiently(self, handle: Callable[[], Awaitable[Came]]) -> Came | None:
+        """What came of it, however long the database is away; None when it was stopped before anything could be tried."""
         away = AWAY_FIRST
         while not self._stopping.is_set():
             try:
-                return await self._handling.one(delivery, unpark=delivery.token is REQUEUED)
+                return await handle()
             except StoreUnavailable as exc:
                 log.warning("Nothing can be handled: %s", exc)
                 await self._pause(away)
@@ -191,7 +197,7 @@ class Reception:
         if isinstance(result, Parking):
             what = f"{delivery.message.id} ({delivery.message.type})"
             log.error("Message %s is parked: %s: %s", what, result.code, result.error)
-        if delivery.token is REQUEUED:
+        if _is_requeued(delivery):
             self._requeued.discard(delivery.message.id)
         elif isinstance(result, Done):
             await self._consumer.ack([delivery])
@@ -199,7 +205,7 @@ class Reception:
             await self._consumer.terminate(delivery)
 
     def _is_lost(self, delivery: Delivery) -> bool:
-        return delivery.token is not REQUEUED and self._consumer.is_lost(delivery)
+        return not _is_requeued(delivery) and self._consumer.is_lost(delivery)
 
     # ── many at once ──
 
@@ -213,15 +219,14 @@ class Reception:
             async with self._room:
                 if self._stopping.is_set():
                     return
-                worked = await self._handled_together(handler, batch)
+                worked = await self._patiently(partial(self._handling.many, handler, batch))
             if worked is not None:
                 self.tally.done.update(handled=len(worked), known=len(batch) - len(worked))
                 self.last_done = monotonic()
                 await self._consumer.ack(batch)
                 continue
             for delivery in batch:
-                if (key := self._lines.add(delivery)) is not None:
-                    self._start(self._work(key))
+                self._line_up(delivery)
         del self._batches[id(handler)]
 
     def _next_batch(self, handler: Handler, waiting: deque[Delivery]) -> list[Delivery]:
@@ -232,23 +237,10 @@ class Reception:
             if self._is_lost(delivery):
                 continue
             if line_of(delivery) in self._lines or delivery.message.id in batch:
-                if (key := self._lines.add(delivery)) is not None:
-                    self._start(self._work(key))
+                self._line_up(delivery)
                 continue
             batch[delivery.message.id] = delivery
         return list(batch.values())
-
-    async def _handled_together(self, handler: Handler, batch: Sequence[Delivery]) -> set[UUID] | None:
-        """Which of them were new; None when it did not work, or it was stopped before anything could be tried."""
-        away = AWAY_FIRST
-        while not self._stopping.is_set():
-            try:
-                return await self._handling.many(handler, batch)
-            except StoreUnavailable as exc:
-                log.warning("Nothing can be handled: %s", exc)
-                await self._pause(away)
-                away = min(2 * away, AWAY_MOST)
-        return None
 
     # ── what was parked, and what is old ──
 
@@ -270,9 +262,7 @@ class Reception:
         for parked in await self._store.parked(query):
             if parked.message.id not in self._requeued:
                 self._requeued.add(parked.message.id)
-                delivery = Delivery(parked.message, parked.source, parked.topic, token=REQUEUED)
-                if (key := self._lines.add(delivery)) is not None:
-                    self._start(self._work(key))
+                self._line_up(Delivery(parked.message, parked.source, parked.topic, token=REQUEUED))
 
     # ── tasks ──
 
@@ -292,3 +282,8 @@ class Reception:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._broken = self._broken or error
             self.stop()
+
+
+def _is_requeued(delivery: Delivery) -> bool:
+    """Does it come from the parked ones?"""
+    return delivery.token is REQUEUED
