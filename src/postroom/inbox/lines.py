@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 
 from postroom.transport import Delivery
 
@@ -49,10 +49,6 @@ class Lines:
         if not line:
             del self._lines[key]
         return bool(line)
-
-    def take(self, pick: Iterable[Hashable]) -> list[Delivery]:
-        """All of these lines, which are gone then."""
-        return [delivery for key in pick for delivery in self._lines.pop(key)]
 
 
 def line_of(delivery: Delivery) -> Hashable:
