@@ -15,6 +15,7 @@ from postroom.testing.contracts import ConsumerContract
 from postroom.transport import Consumer, ConsumerOptions, Envelope, Sent
 from postroom.transports import open_consumer
 from postroom.transports.http import HttpConsumer, HttpPublisher
+from postroom.transports.http.server import stop_listening
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
@@ -49,11 +50,10 @@ class Senders:
 
     async def vanish(self, consumer: Consumer) -> bool:
         assert isinstance(consumer, HttpConsumer)
-        assert consumer._runner is not None
-        assert consumer._runner.server is not None
-        for site in list(consumer._runner.sites):
-            await site.stop()
-        for connection in consumer._runner.server.connections:
+        assert consumer._listening is not None
+        assert consumer._server is not None
+        await stop_listening(consumer._listening)
+        for connection in consumer._server.connections:
             assert connection.transport is not None
             connection.transport.abort()
         return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -16,6 +17,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Route
 from tests.servers.ports import free_port
+from yarl import URL
 
 from postroom.clock import utcnow
 from postroom.errors import ConfigError, TransportUnavailable
@@ -442,3 +444,28 @@ async def test_by_itself_an_asgi_server_opens_and_closes_it() -> None:
     await serving
     with pytest.raises(TransportUnavailable):
         await receiver.receive(1, wait=SECOND)
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_connection_that_comes_while_it_closes_is_closed_too(turns: int) -> None:
+    consumer = HttpConsumer("http://127.0.0.1:0/hooks")
+    await consumer.open()
+    port = URL(consumer.url).port
+    with socket.create_connection(("127.0.0.1", port)) as sender:  # nothing else runs meanwhile
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await consumer.close()
+        sender.setblocking(False)
+        async with asyncio.timeout(5):
+            with suppress(ConnectionResetError):
+                assert await asyncio.get_running_loop().sock_recv(sender, 1) == b""
+
+
+async def test_a_port_0_is_any_that_is_free() -> None:
+    first, second = (HttpConsumer("http://127.0.0.1:0/hooks") for _ in range(2))
+    await first.open()
+    await second.open()
+    ports = {URL(first.url).port, URL(second.url).port}
+    assert len(ports - {0, 80}) == 2
+    await first.close()
+    await second.close()

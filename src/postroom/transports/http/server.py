@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 from aiohttp import web
@@ -13,7 +14,10 @@ from postroom.transports.http.replies import problem
 from postroom.urls import redact
 
 EXAMPLE = "http://0.0.0.0:8080/hooks"
+DEFAULT_PORT = 80
 STOP_SECONDS = 5.0
+TURNS_TO_ACCEPT = 3
+"""Of the event loop: one in which the connection is accepted, one in which its transport is made, one in which it is told."""
 
 
 class HttpConsumer(Desk):
@@ -29,38 +33,40 @@ class HttpConsumer(Desk):
     def __init__(self, url: str, *, secrets: Sequence[str] = (), prefetch: int = PREFETCH_DEFAULT) -> None:
         super().__init__(secrets=secrets, prefetch=prefetch)
         self._url = _read_url(url)
-        self._runner: web.ServerRunner | None = None
+        self._server: web.Server | None = None
+        self._listening: asyncio.Server | None = None
 
     @property
     def url(self) -> str:
         """Where it listens; with a port 0 in the URL, the one that was free."""
-        addresses = self._runner.addresses if self._runner is not None else []
-        return str(self._url.with_port(addresses[0][1]) if addresses else self._url)
+        sockets = self._listening.sockets if self._listening is not None else ()
+        return str(self._url.with_port(sockets[0].getsockname()[1]) if sockets else self._url)
 
     async def open(self) -> None:
-        if self._runner is not None:
+        if self._listening is not None:
             return
         # A sender that hangs up cancels its handler, which is how we know.
         server = web.Server(self._handle, handler_cancellation=True)
-        runner = web.ServerRunner(server, shutdown_timeout=STOP_SECONDS)
-        await runner.setup()
+        host, port = self._url.host, self._url.explicit_port
+        port = DEFAULT_PORT if port is None else port
         try:
-            await web.TCPSite(runner, self._url.host, self._url.port).start()
+            self._listening = await asyncio.get_running_loop().create_server(server, host, port)
         except OSError as error:
-            await runner.cleanup()
-            where = f"{self._url.host}:{self._url.port}"
             raise TransportUnavailable(
-                f"Nobody can listen at {where}: {error.strerror or error}; end who does, or give another port."
+                f"Nobody can listen at {host}:{port}: {error.strerror or error}; end who does, or give another port."
             ) from error
-        self._runner = runner
+        self._server = server
         await super().open()
 
     async def close(self) -> None:
         await super().close()
-        runner, self._runner = self._runner, None
-        if runner is not None:
+        listening, self._listening = self._listening, None
+        server, self._server = self._server, None
+        if listening is not None and server is not None:
+            await stop_listening(listening)
+            server.pre_shutdown()
             # Answers that are known by now are still sent.
-            await runner.cleanup()
+            await server.shutdown(STOP_SECONDS)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.path == self._url.path:
@@ -68,6 +74,16 @@ class HttpConsumer(Desk):
         else:
             answer = problem(404, f"Events are taken at {self._url.path}.")
         return web.Response(status=answer.status, headers=answer.headers, body=answer.body)
+
+
+async def stop_listening(listening: asyncio.Server) -> None:
+    """First accept no more, then close: what asyncio accepts at that very moment would stay open, unknown to all."""
+    loop = asyncio.get_running_loop()
+    for door in listening.sockets:
+        loop.remove_reader(door.fileno())
+    for _ in range(TURNS_TO_ACCEPT):
+        await asyncio.sleep(0)
+    listening.close()
 
 
 async def _body(request: web.BaseRequest) -> AsyncIterator[bytes]:
