@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -185,8 +186,8 @@ def test_a_handler_that_never_returns_does_not_keep_the_process() -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("nothing", "names no function"),
-        (":object", "names no function"),
+        ("nothing", "names nothing: write local://module:object"),
+        (":object", "names nothing: write local://module:object"),
         ("no_such_module_here:send", "cannot be loaded"),
         ("json:no_such_function", "cannot be loaded"),
         ("json:decoder", "cannot be called"),
@@ -195,6 +196,15 @@ def test_a_handler_that_never_returns_does_not_keep_the_process() -> None:
 def test_a_name_that_is_no_function_is_refused(name: str, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         open_transport(f"local://{name}")
+
+
+def test_a_module_that_breaks_while_it_is_loaded_is_told_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "breaks_at_once.py").write_text("1 / 0")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match="cannot be loaded: ZeroDivisionError: division by zero; mend that module"):
+        open_transport("local://breaks_at_once:send")
 
 
 def test_a_name_with_dots_reaches_into_the_module() -> None:

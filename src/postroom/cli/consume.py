@@ -7,12 +7,11 @@ import os
 import signal
 import sys
 from datetime import timedelta
-from importlib import import_module
 from typing import Any
 
 import click
 
-from postroom import failpoints
+from postroom import failpoints, names
 from postroom.cli.options import store_options
 from postroom.cli.output import write
 from postroom.cli.session import Session
@@ -101,17 +100,7 @@ async def _consume(
 
 def load(name: str) -> Inbox:
     """The inbox that `module:inbox` names, or ConfigError."""
-    module, colon, path = name.partition(":")
-    if not colon or not module or not path:
-        raise ConfigError(f"{name} names no inbox: write module:inbox, as in shop.billing:inbox.")
-    try:
-        found: Any = import_module(module)
-        for part in path.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError) as exc:
-        raise ConfigError(f"{name} cannot be loaded: {exc}; check the name and PYTHONPATH.") from exc
-    except Exception as exc:
-        raise ConfigError(f"{name} cannot be loaded: {type(exc).__name__}: {exc}; mend that module.") from exc
+    found = names.load(name, shown=name, usage="module:inbox, as in shop.billing:inbox")
     if not isinstance(found, Inbox):
         raise ConfigError(f"{name} is a {type(found).__name__}, no Inbox: name the object that has your handlers.")
     return found

@@ -11,9 +11,9 @@ import contextvars
 import inspect
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from importlib import import_module
 from typing import Any
 
+from postroom import names
 from postroom.errors import ConfigError
 from postroom.message import Message
 from postroom.tracing import processing
@@ -110,18 +110,9 @@ class LocalPublisher:
 
 def load(name: str) -> Callable[[Message], Any]:
     """The function that `module:object` names, or ConfigError."""
-    module, colon, path = name.partition(":")
-    if not colon or not module or not path:
-        raise ConfigError(
-            f"local://{name} names no function: write local://module:object, as in local://shop.mail:send."
-        )
-    try:
-        found: Any = import_module(module)
-        for part in path.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError) as exc:
-        raise ConfigError(f"local://{name} cannot be loaded: {exc}; check the name and PYTHONPATH.") from exc
+    shown = f"local://{name}"
+    found = names.load(name, shown=shown, usage="local://module:object, as in local://shop.mail:send")
     if not callable(found):
-        raise ConfigError(f"local://{name} is a {type(found).__name__}, which cannot be called with a message.")
+        raise ConfigError(f"{shown} is a {type(found).__name__}, which cannot be called with a message.")
     handler: Callable[[Message], Any] = found
     return handler

@@ -78,7 +78,7 @@ def test_told_to_end_it_says_what_became_of_what_came(desk: Desk, number: signal
         (["--app", "nowhere:inbox"], "nowhere:inbox cannot be loaded: No module named 'nowhere'; check the name"),
         (["--app", "billing:outbox"], "billing:outbox cannot be loaded: module 'billing' has no attribute 'outbox'"),
         (["--app", "billing:no_inbox"], "billing:no_inbox is a str, no Inbox"),
-        (["--app", "billing"], "billing names no inbox: write module:inbox"),
+        (["--app", "billing"], "billing names nothing: write module:inbox"),
         (["--app", "broken:inbox"], "broken:inbox cannot be loaded: ZeroDivisionError: division by zero; mend"),
         (["--from", "null://"], "Nothing can be received from null://; give a URL like memory://"),
         (["--from", "carrier-pigeon://home"], "knows no transport carrier-pigeon://"),
