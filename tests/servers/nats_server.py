@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.servers import guard, start, unprivileged
 from tests.servers.cache import cached
+from tests.servers.freezing import child_of, freeze, frozen, thaw
 from tests.servers.guard import Command
 from tests.servers.model import Found, NotHere, Place
 from tests.servers.ports import LOOPBACK
@@ -62,24 +63,16 @@ class NatsServer:
 
     def freeze(self) -> None:
         """Stop it: connections stay, and nothing is answered."""
-        os.kill(self._process(), signal.SIGSTOP)
+        freeze(child_of(self._place.directory))
 
     def thaw(self) -> None:
-        os.kill(self._process(), signal.SIGCONT)
+        thaw(child_of(self._place.directory))
 
     @contextmanager
     def silent(self) -> Iterator[None]:
         """It is stopped for a while."""
-        self.freeze()
-        try:
+        with frozen(child_of(self._place.directory)):
             yield
-        finally:
-            self.thaw()
-
-    def _process(self) -> int:
-        keeper = int((self._place.directory / "alive").read_text())
-        (server,) = map(int, Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split())
-        return server
 
     def _command(self, port: int) -> Command:
         path = self._home / "server.conf"

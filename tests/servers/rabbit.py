@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.servers import guard, start, unprivileged
+from tests.servers.freezing import frozen
 from tests.servers.guard import Command
 from tests.servers.model import Found, NotHere, Place
 from tests.servers.ports import LOOPBACK, free_port
@@ -92,12 +93,8 @@ class Rabbit:
     @contextmanager
     def silent(self) -> Iterator[None]:
         """It is stopped for a while: connections stay, and nothing is answered."""
-        node = int((self._home / "node.pid").read_text())
-        os.kill(node, signal.SIGSTOP)
-        try:
+        with frozen(int((self._home / "node.pid").read_text())):
             yield
-        finally:
-            os.kill(node, signal.SIGCONT)
 
     @property
     def _server_home(self) -> Path:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.servers import guard, start, unprivileged
+from tests.servers.freezing import child_of, frozen
 from tests.servers.guard import Command
 from tests.servers.model import Found, Place
 from tests.servers.ports import LOOPBACK, listens
@@ -68,13 +69,8 @@ class Valkey:
     @contextmanager
     def silent(self) -> Iterator[None]:
         """It is stopped for a while: connections stay, and nothing is answered."""
-        keeper = int((self._place.directory / "alive").read_text())
-        (server,) = map(int, Path(f"/proc/{keeper}/task/{keeper}/children").read_text().split())
-        os.kill(server, signal.SIGSTOP)
-        try:
+        with frozen(child_of(self._place.directory)):
             yield
-        finally:
-            os.kill(server, signal.SIGCONT)
 
     def _command(self, port: int) -> Command:
         argv: list[str | Path] = [self._program, "--port", str(port), "--bind", LOOPBACK, "--dir", self.home]

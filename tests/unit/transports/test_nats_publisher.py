@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from postroom.errors import ConfigError, TransportUnavailable
 from postroom.message import Message
 from postroom.transport import KEY_STOPPED, NOT_STARTED, Envelope, Failed, Outcome, Rejected, Sent, Unavailable
 from postroom.transports.nats import NatsPublisher
-from postroom.transports.nats.connection import QUIET_SECONDS
+from postroom.transports.nats.connection import QUIET_SECONDS, Connection
 
 pytestmark = pytest.mark.anyio
 TIMEOUT = timedelta(seconds=5)
@@ -373,6 +373,24 @@ async def test_whoever_gives_up_waiting_leaves_nothing_behind(nats_server: NatsS
                     await publishing
             outcomes = await publisher.publish(to(None, *numbered(2, key="a")), timeout=TIMEOUT)
             assert [type(each) for each in outcomes] == [Sent, Sent]
+
+
+async def test_whoever_gives_up_is_let_go_though_the_client_swallows_it(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def deaf(_: Connection, seconds: float) -> bool:
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(30)
+        return True
+
+    with fresh_stream(nats_server.url) as stream:
+        async with publisher_to(f"{nats_server.url}/{stream}?subject={stream}.paid") as publisher:
+            monkeypatch.setattr(Connection, "is_there", deaf)
+            publishing = asyncio.ensure_future(publisher.publish(to(None, *numbered(1)), timeout=TIMEOUT))
+            await asyncio.sleep(0.1)
+            publishing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await publishing
 
 
 async def test_nobody_there_is_unavailable_soon() -> None:

@@ -72,7 +72,12 @@ class NatsPublisher:
         publishing = asyncio.ensure_future(self._publish(batch, timeout.total_seconds()))
         self._busy.add(publishing)
         publishing.add_done_callback(self._busy.discard)
-        return await publishing
+        try:
+            # The client swallows a cancellation in places: whoever gives up waiting is let go all the same.
+            return await asyncio.shield(publishing)
+        except asyncio.CancelledError:
+            publishing.cancel()
+            raise
 
     async def close(self) -> None:
         self._is_open = False
