@@ -17,8 +17,8 @@ help: ## Show what can be made
 	@echo
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12 | sed 's/^/  make /'
 
-demo: $(CORE) ## Watch an order and its message commit together, and vanish together
-	@$(BIN)/python -m postroom demo
+demo: $(CORE) ## Watch orders and their messages travel, through faults, to a proof (ARGS="--plain")
+	@$(BIN)/python -m postroom demo $(ARGS)
 
 test: $(DEV) ## Run the whole suite against real servers; what cannot be had is listed loudly
 	@echo "==> The tests: $$($(BIN)/python --version), $(WORKERS) workers; servers are started as they are needed"

@@ -1,38 +1,111 @@
-"""`postroom demo`: a small shop, so that a newcomer sees what an outbox is for."""
+"""`postroom demo`: a small shop, so that a newcomer sees what an outbox and an inbox are for."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
-from postroom.cli.demo.proof import compare, show
-from postroom.cli.demo.stage import PlainStage, Stage
+from postroom.cli.demo.opening import opened
+from postroom.cli.demo.place import Place
+from postroom.cli.demo.plain import PlainStage
+from postroom.cli.demo.proof import facts_of, plant, problems
+from postroom.cli.demo.stage import Stage
 from postroom.cli.demo.story import play
+from postroom.cli.demo.tables import clean as drop_what_is_left
+from postroom.cli.session import Session
+from postroom.errors import ConfigError
+from postroom.transports import known_scheme
+from postroom.urls import redact
+
+PLANT, PACE = "POSTROOM_DEMO_PLANT", "POSTROOM_DEMO_PACE"
+"""For tests. A breach of promise that is done behind Postroom's back, so that the proof can be seen to fail; and how many
+seconds a moment takes on a terminal."""
 
 
-@click.command(short_help="Watch orders and their messages travel, with the faults that strike them.")
+@click.command(short_help="Watch orders and their messages travel, through the faults that strike them.")
 @click.option("--plain", is_flag=True, help="Plain lines, as fast as they come: what a pipe gets anyway.")
-def demo(plain: bool) -> None:
-    """A small shop on SQLite takes orders; each writes a row and puts a message, in one transaction. A relay carries the
-    messages to a warehouse in this process. One order is rolled back, one message fails and is retried, one is refused,
-    parks its customer, and is requeued by a person. At the end the tables are compared: as many deliveries as orders, none
-    lost, none of what was rolled back. On a terminal it takes about a quarter of a minute.
+@click.option(
+    "--store",
+    metavar="URL",
+    help="Play on this database, in tables of its own: sqlite:///shop.db or postgresql://user@host/database. "
+    "Default: a SQLite file that is gone afterwards.",
+)
+@click.option(
+    "--to",
+    metavar="URL",
+    help="Send by this broker: kafka://broker/topic, a topic that is there. Default: one in this process.",
+)
+@click.option("--clean", is_flag=True, help="Only drop the tables that a killed demo left behind in --store.")
+@click.pass_context
+def demo(context: click.Context, plain: bool, store: str | None, to: str | None, clean: bool) -> None:
+    """A small shop takes orders. Each is a row and a message, in one transaction; a relay, in a process of its own, carries
+    the messages to a broker; billing and shipping receive them, and handle each once.
+
+    Then things go wrong, on purpose: an order is rolled back, a webhook fails, the relay is killed with -9, a message is
+    delivered twice, another is poison and parks its customer until a person releases it. On a terminal that takes about half
+    a minute, and you see each message go from put over sending and published to handled.
+
+    At the end a table is computed from the stores: as many effects as orders, nothing lost, nothing twice, the order kept.
+    Exit code 0 if so, else 1.
+
+    Nothing but Python is needed. Your data is not touched: with --store it makes tables of its own, postroom_demo_…, and drops
+    them at the end, also after Ctrl-C. POSTROOM_STORE and POSTROOM_TO are not read.
 
     \b
     Examples:
       postroom demo
-      postroom demo --plain
+      postroom demo --plain > demo.log
+      postroom demo --store postgresql://app@db/shop --to kafka://broker:9092/demo
     """
+    session: Session = context.ensure_object(Session)
+    session.brokers += [url for url in (store, to) if url]
+    if to is not None and known_scheme(to) != "kafka":
+        raise ConfigError(
+            f"The demo cannot play over {redact(to)}: give --to kafka://broker:9092/topic, or leave it out."
+        )
+    if clean:
+        if store is None:
+            raise click.UsageError("--clean needs --store: without it, nothing is left behind.")
+        asyncio.run(drop_what_is_left(Place(store)))
+        return
+    with _place(store) as place:
+        try:
+            wrong = asyncio.run(_demo(place, to, _stage(plain=plain)))
+        except asyncio.CancelledError:
+            raise click.Abort from None
+    if wrong:
+        raise click.ClickException(f"That must never happen, please report it: {wrong}")
+
+
+async def _demo(place: Place, to: str | None, stage: Stage) -> str:
+    """Play, and prove; what is wrong."""
+    if (task := asyncio.current_task()) is not None:
+        # SIGTERM ends it as Ctrl-C does: the tables and the relay go first.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    async with opened(place, to, stage) as world:
+        await play(world)
+        if what := os.environ.get(PLANT):
+            plant(place, what)
+        facts = facts_of(await world.read())
+        stage.prove(facts)
+        return problems(facts)
+
+
+@contextmanager
+def _place(store: str | None) -> Iterator[Place]:
+    if store is not None:
+        yield Place(store)
+        return
     with tempfile.TemporaryDirectory(prefix="postroom-demo-") as folder:
-        proof = asyncio.run(play(Path(folder) / "shop.db", _stage(plain=plain)))
-    show(proof)
-    if problems := compare(proof):
-        raise click.ClickException(f"that must never happen, please report it: {'; '.join(problems)}")
+        yield Place(f"sqlite:///{Path(folder) / 'shop.db'}", quiet=True)
 
 
 def _stage(*, plain: bool) -> Stage:
@@ -40,4 +113,6 @@ def _stage(*, plain: bool) -> Stage:
         return PlainStage()
     from postroom.cli.demo.live import LiveStage
 
-    return LiveStage()
+    stage = LiveStage()
+    stage.pace = float(os.environ.get(PACE, stage.pace))
+    return stage

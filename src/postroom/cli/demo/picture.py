@@ -1,0 +1,113 @@
+"""The picture of the story: pure, of the same height from the first moment to the last."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from postroom.cli.demo.books import Books
+from postroom.cli.demo.proof import Fact
+from postroom.cli.demo.shop import is_told, order_of
+from postroom.cli.demo.telling import Line, handlers_of, why
+from postroom.store import Record, Status
+
+ROWS, LINES, FRAME = 13, 12, 6
+"""How many messages and last lines are shown at most, and how many lines there are around them."""
+LINES_MIN, ROWS_MIN = 3, 3
+STOPS = ("PUT", "SENDING", "PUBLISHED", "HANDLED BY")
+WIDE = 110
+NAMES = len("billing shipping")
+WHY = 17
+LOOKS: dict[Status, tuple[int, str, str]] = {
+    "pending": (0, "●", "bold"),
+    "sending": (1, "●", "bold cyan"),
+    "failed": (1, "◌", "yellow"),
+    "dead": (1, "✗", "bold red"),
+    "published": (2, "●", "green"),
+    "expired": (1, "✗", "yellow"),
+    "discarded": (0, "✗", "yellow"),
+}
+"""How far a message has come, and how that looks. Colours by name: the terminal's own theme decides what they are."""
+
+
+class Banner(NamedTuple):
+    """The fault that strikes, or how it was mended."""
+
+    text: str = ""
+    style: str = ""
+
+
+def picture(
+    title: str,
+    banner: Banner,
+    books: Books | None,
+    lines: Sequence[Line],
+    fallen: Collection[str],
+    width: int,
+    height: int,
+) -> RenderableType:
+    """The whole screen, of the same height from the first moment to the last."""
+    rows = min(ROWS, max(height - FRAME - LINES_MIN, ROWS_MIN))
+    count = min(LINES, max(height - FRAME - rows, LINES_MIN))
+    whole = Table.grid()
+    whole.add_column(no_wrap=True, overflow="ellipsis", max_width=width)
+    flow = _flow(books, rows, width, fallen)
+    for part in (Text(title, style="bold"), "", flow, "", Text(banner.text, style=banner.style), _log(lines, count)):
+        whole.add_row(part)
+    return whole
+
+
+def _flow(books: Books | None, rows: int, width: int, fallen: Collection[str]) -> Table:
+    gap = 1 if width < WIDE else 8
+    track = f" {'─' * gap} ".join(STOPS)
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+    table.add_column("#", justify="right", width=2)
+    table.add_column("CUSTOMER", width=8)
+    table.add_column("EUR", justify="right", width=4)
+    table.add_column(track, width=track.index(STOPS[3]) + NAMES, no_wrap=True)
+    table.add_column("", width=WHY, no_wrap=True)
+    records = list(books.records)[-rows:] if books else []
+    for record in records:
+        order, style = order_of(record.message), LOOKS[record.status][2]
+        about = Text(why(record, books, fallen) if books else "", style=style if record.settled_at else "yellow")
+        amount = "hook" if is_told(record.message) else f"{order.amount:,}"
+        moved = _track(record, track, handlers_of(record, books) if books else [])
+        table.add_row(str(order.number), order.customer, amount, moved, about)
+    for _ in range(rows - len(records)):
+        table.add_row("")
+    return table
+
+
+def _track(record: Record, track: str, handlers: Sequence[str]) -> Text:
+    """A line from put to where the message is now, and who has handled it."""
+    place, mark, style = LOOKS[record.status]
+    line = Text("─" * track.index(STOPS[place]) + mark, style=style)
+    if handlers:
+        line.append("─" * (track.index(STOPS[3]) - 1 - len(line)) + " ", style="green")
+        line.append(" ".join(handlers), style="bold green")
+    return line
+
+
+def _log(lines: Sequence[Line], count: int) -> Table:
+    table = Table.grid()
+    table.add_column(no_wrap=True, overflow="ellipsis")
+    last = list(lines)[-count:]
+    for line in last:
+        table.add_row(Text(str(line), style=line.style))
+    for _ in range(count - len(last)):
+        table.add_row("")
+    return table
+
+
+def proof_table(facts: Sequence[Fact]) -> Table:
+    """The proof, green where it is as promised, red where not."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for fact in facts:
+        style = "green" if fact.fine else "bold red"
+        mark = Text("✓" if fact.fine else "✗", style=style)
+        table.add_row(mark, fact.name, Text(fact.value, style=style, justify="right"), Text(fact.remark, style="dim"))
+    return table
