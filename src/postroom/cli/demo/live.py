@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 
 from rich.console import Console
 from rich.live import Live
+from rich.segment import Segment
 from rich.text import Text
 
 from postroom.cli.demo.books import Books
@@ -30,30 +31,31 @@ class LiveStage:
         self._live = Live(console=self._console, auto_refresh=False, vertical_overflow="crop")
         self._title, self._banner = "", Banner()
         self._lines: deque[Line] = deque(maxlen=LINES)
-        self._books: Books | None = None
+        self._drawn: list[list[Segment]] = []
 
     def open(self) -> AbstractContextManager[object]:
         return self._live
 
     def scene(self, title: str) -> None:
         self._title, self._banner = title, Banner()
-        self._draw()
 
     def strike(self, fault: str, now: str = "") -> None:
         self._banner = Banner(f" ✗ {fault}{now and f': {now}'} ", "bold red reverse")
-        self._draw()
 
     def mend(self, how: str) -> None:
         self._banner = Banner(f" ✓ {how} ", "bold green reverse")
-        self._draw()
 
     def tell(self, line: Line) -> None:
         self._lines.append(line)
-        self._draw()
 
     def show(self, books: Books) -> None:
-        self._books = books
-        self._draw()
+        """Draw all of it, unless it looks as it did: a terminal that is redrawn flickers."""
+        size = self._console.size
+        whole = picture(self._title, self._banner, books, self._lines, self.fallen, size.width, size.height)
+        drawn = self._console.render_lines(whole)
+        if drawn != self._drawn:
+            self._drawn = drawn
+            self._live.update(whole, refresh=True)
 
     def dwell(self, books: Books) -> None:
         self.show(books)
@@ -62,8 +64,3 @@ class LiveStage:
         self._console.print()
         self._console.print(Text("What the stores say in the end", style="bold"))
         self._console.print(proof_table(facts))
-
-    def _draw(self) -> None:
-        size = self._console.size
-        whole = picture(self._title, self._banner, self._books, self._lines, self.fallen, size.width, size.height)
-        self._live.update(whole, refresh=True)

@@ -19,7 +19,8 @@ ROWS, LINES, FRAME = 13, 12, 6
 """How many messages and last lines are shown at most, and how many lines there are around them."""
 LINES_MIN, ROWS_MIN = 3, 3
 STOPS = ("PUT", "SENDING", "PUBLISHED", "HANDLED BY")
-WIDE = 110
+NARROW, GAP_MAX = 79, 12
+"""How many columns the table needs, and how far the stops are apart at most where there are more."""
 NAMES = len("billing shipping")
 WHY = 17
 LOOKS: dict[Status, tuple[int, str, str]] = {
@@ -56,13 +57,13 @@ def picture(
     whole = Table.grid()
     whole.add_column(no_wrap=True, overflow="ellipsis", max_width=width)
     flow = _flow(books, rows, width, fallen)
-    for part in (Text(title, style="bold"), "", flow, "", Text(banner.text, style=banner.style), _log(lines, count)):
+    for part in (Text(title, style="bold"), Text(banner.text, style=banner.style), "", flow, "", _log(lines, count)):
         whole.add_row(part)
     return whole
 
 
 def _flow(books: Books | None, rows: int, width: int, fallen: Collection[str]) -> Table:
-    gap = 1 if width < WIDE else 8
+    gap = min(max((width - NARROW) // (len(STOPS) - 1), 0) + 1, GAP_MAX)
     track = f" {'─' * gap} ".join(STOPS)
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
     table.add_column("#", justify="right", width=2)
