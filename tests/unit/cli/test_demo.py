@@ -224,7 +224,7 @@ def test_a_table_of_yours_that_is_called_like_ours_stays(desk: Desk) -> None:
     assert tables_in(desk.folder / "shop.db") == before
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_ended_in_the_middle_it_leaves_no_process_and_no_table(empty: Desk, number: signal.Signals) -> None:
     with start(empty, "--store", "sqlite:///shop.db") as process:
         relay = relay_of(process)

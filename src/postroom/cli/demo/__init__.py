@@ -88,8 +88,9 @@ def demo(context: click.Context, plain: bool, store: str | None, to: str | None,
 async def _demo(place: Place, to: str | None, stage: Stage) -> str:
     """Play, and prove; what is wrong."""
     if (task := asyncio.current_task()) is not None:
-        # SIGTERM ends it as Ctrl-C does: the tables and the relay go first.
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        # A stop, or a terminal that is closed, ends it as Ctrl-C does: the tables and the relay go first.
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     async with opened(place, to, stage) as world:
         await play(world)
         if what := os.environ.get(PLANT):
