@@ -191,6 +191,17 @@ def test_a_message_that_is_not_published_and_an_inbox_that_differs_are_told() ->
     assert problems(facts_of(books)) == "inbox rows match the effects: NO"
 
 
+def test_a_duplicate_that_had_its_effect_again_was_not_stopped() -> None:
+    def stopped(*billed: Order) -> str:
+        came = Counter({("billing", "a"): 2, ("shipping", "a"): 3})
+        books = Books(orders=[ORDERS[0]], records=[], effects={"billing": billed, "shipping": ORDERS[:1]},
+                      handled={"billing": 1, "shipping": 1}, deliveries=came)  # fmt: skip
+        return next(fact.value for fact in facts_of(books) if fact.name.startswith("duplicates"))
+
+    assert stopped(ORDERS[0]) == "3"
+    assert stopped(ORDERS[0], ORDERS[0]) == "2"
+
+
 # ── the place ──
 
 

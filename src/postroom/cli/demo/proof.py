@@ -31,7 +31,8 @@ def facts_of(books: Books) -> list[Fact]:
     told_of = [order_of(record.message) for record in books.records]
     ghosts = sum(order not in known for order in (*told_of, *(order for each in done.values() for order in each)))
     unpublished = sum(record.status != "published" for record in books.records)
-    again = books.deliveries.total() - len(books.deliveries)
+    # What came again, and did not have its effect again.
+    stopped = books.deliveries.total() - len(books.deliveries) - twice
     inboxes = all(books.handled[name] == len(books.effects[name]) for name in EFFECTS)
     return [
         Fact("orders committed", f"{len(books.orders)}", len(books.orders) > 0),
@@ -44,7 +45,7 @@ def facts_of(books: Books) -> list[Fact]:
         Fact("traces of the order rolled back", f"{ghosts}", ghosts == 0),
         Fact("messages not published", f"{unpublished}", unpublished == 0, f"of {len(books.records)}"),
         Fact("inbox rows match the effects", "yes" if inboxes else "NO", inboxes),
-        Fact("duplicates stopped by the inbox", f"{again}", True, f"of {books.deliveries.total()} deliveries"),
+        Fact("duplicates stopped by the inbox", f"{stopped}", True, f"of {books.deliveries.total()} deliveries"),
         _order_kept(books),
     ]
 
