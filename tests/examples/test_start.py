@@ -1,4 +1,4 @@
-"""The first ten minutes, docs/start.md: what it says to save is saved, what it says to type is typed, and what it shows comes."""
+"""The first ten minutes, docs/start.md: what it says to save is saved, to type is typed, and what it shows comes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-BLOCK = re.compile(r'^```(py|sh|text)(?: title="([\w.]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"(?:<!-- file=([\w.]+) -->\n)?^```(py|sh|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 EXIT_CODE = re.compile(r"# exit code (\d+)")
 
 
@@ -38,7 +38,7 @@ def test_the_page_has_all_its_steps() -> None:
 def blocks() -> Iterator[tuple[str, str, str]]:
     """The blocks of the page, in order: what it is, the file's name, and what stands in it."""
     for match in BLOCK.finditer((ROOT / "docs/start.md").read_text()):
-        yield match[1], match[2] or "", match[3]
+        yield match[2], match[1] or "", match[3]
 
 
 def typed(line: str, folder: Path) -> str:
