@@ -44,7 +44,7 @@ class RelayConfig:
     """
 
     enabled: bool = False
-    """Whether an application starts the relay embedded in it. Default off.
+    """Whether an application starts the relay embedded in it. Default off; on where code asks for one, as `relaying` does.
 
     `postroom relay`, a process that exists to be one, runs regardless."""
     concurrency: int = field(default=4, metadata=within(1, 1_000))

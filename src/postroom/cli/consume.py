@@ -18,9 +18,8 @@ from postroom.cli.session import Session
 from postroom.durations import parse_duration
 from postroom.errors import ConfigError
 from postroom.inbox import Inbox, Reception
+from postroom.inbox.opening import consumer_for
 from postroom.inbox.reception import CONCURRENCY_DEFAULT, Tally
-from postroom.transport import ConsumerOptions
-from postroom.transports import open_consumer, received
 from postroom.urls import redact
 
 PARKED = 3
@@ -84,10 +83,7 @@ async def _consume(
     handlers: int,
     secrets: tuple[str, ...],
 ) -> Tally:
-    # A queue is one group by itself: there the inbox's name is no option.
-    name = group or (inbox.name if "group" in received(source) else None)
-    asked = ConsumerOptions(group=name, prefetch=prefetch, secrets=secrets)
-    consumer = open_consumer(source, asked)
+    consumer = consumer_for(inbox, source, group=group, prefetch=prefetch, secrets=secrets)
     async with session.inbox_store() as store:
         reception = Reception(inbox, store, consumer, concurrency=handlers)
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -11,10 +11,11 @@ from typing import Any
 
 import click
 
-from postroom.cli.session import CONFIG, Session
+from postroom.cli.session import Session
 from postroom.clock import utcnow
 from postroom.durations import parse_duration
 from postroom.errors import ConfigError
+from postroom.settings import CONFIG
 
 Command = Callable[..., None]
 

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Coroutine, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,10 +24,9 @@ from postroom.cli.tally import Tally
 from postroom.events import Listeners
 from postroom.ops.health import Health, Readiness
 from postroom.ops.health_port import HealthPort
-from postroom.relay import Relay, routes_from
+from postroom.relay import Relay, relay_from, routes_from
 from postroom.relay.process import settle_in
 from postroom.store import OPEN, Counts, Store
-from postroom.stores import open_store
 from postroom.urls import HostPort, redact
 
 LEFT_BEHIND = 3
@@ -106,18 +105,14 @@ def _judged(left: Counts) -> int:
 async def _relay(session: Session, *, drain: bool, owner: str | None) -> Counts | None:
     """Run until stopped, or drained; what is in the store after a drain."""
     settings = session.settings
-    async with session.store() as store, _another(session) as heartbeat, _another(session) as watching:
+    # What it shows, and answers at its health port, must not wait behind its work: a store of its own.
+    async with AsyncExitStack() as open_ones:
+        watching = await open_ones.enter_async_context(session.store())
         routes = routes_from(settings)
         tally = Tally(draining=drain, brokers=len({id(route.to) for route in routes}))
         view = view_of(tally, watching)
-        carrier = Relay(
-            store,
-            routes,
-            config=settings.relay,
-            name=owner,
-            heartbeat=heartbeat,
-            listeners=Listeners(tally, view),
-        )
+        relaying = relay_from(settings, routes=routes, name=owner, listeners=Listeners(tally, view))
+        carrier = await open_ones.enter_async_context(relaying)
         _stop_on_signals(carrier, tally)
         live = _Liveness()
         async with _health_port(settings.relay.health, live, watching) as port:
@@ -130,7 +125,7 @@ async def _relay(session: Session, *, drain: bool, owner: str | None) -> Counts 
             if running.exception() is None or any(tally.numbers):
                 write(tally.summary())
             await running
-        return await store.counts() if drain else None
+        return await watching.counts() if drain else None
 
 
 def _stop_on_signals(carrier: Relay, tally: Tally) -> None:
@@ -151,11 +146,6 @@ async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-
-
-def _another(session: Session) -> Store:
-    """A store with connections of its own. It connects when it is first asked."""
-    return open_store(session.url, tables=session.settings.tables)
 
 
 @dataclass

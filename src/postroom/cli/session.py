@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,14 +12,12 @@ import click
 
 from postroom.cli.notes import note
 from postroom.config import Settings
-from postroom.errors import SchemaMismatch
 from postroom.inbox_store import InboxStore
-from postroom.settings import load
+from postroom.settings import CONFIG, load_here
 from postroom.store import Store
-from postroom.stores import open_inbox_store, open_store, sqlite_path
-from postroom.urls import HIDDEN, redact, split_scheme
+from postroom.stores import must_exist, open_inbox_store, open_store
+from postroom.urls import HIDDEN, redact
 
-CONFIG = Path("postroom.toml")
 SECRET_MIN = 3
 """Shorter ones are part of ordinary words."""
 
@@ -35,8 +32,7 @@ class Session:
 
     def load(self, config: Path | None, **overrides: object) -> None:
         """Gather the settings: options, else the environment, else the file given or `postroom.toml` in this folder."""
-        file = config or (CONFIG if CONFIG.is_file() else None)
-        self.settings = load(env=os.environ, toml=file, **overrides)
+        self.settings = load_here(config, overrides)
 
     @property
     def url(self) -> str:
@@ -56,10 +52,7 @@ class Session:
     @asynccontextmanager
     async def store(self) -> AsyncIterator[Store]:
         """The store, open, with the tables that this Postroom needs; else SchemaMismatch with the command to type."""
-        # Connecting would make the file: a mistyped name must not leave one behind.
-        if split_scheme(self.url)[0] == "sqlite" and not sqlite_path(self.url).exists():
-            file, init = sqlite_path(self.url), f"postroom init --store {self.shown_url}"
-            raise SchemaMismatch(f"There is no file {file}: check the name, or run `{init}`.")
+        must_exist(self.url)
         async with open_store(self.url, tables=self.settings.tables) as store:
             if not store.capabilities.durable:
                 note(f"{self.shown_url} is empty now, and gone when this command ends.")

@@ -7,6 +7,7 @@ code and `POSTROOM_BATCH` in the environment. Where that would say too little it
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -20,6 +21,8 @@ from postroom.settings.routes import read_routes
 
 _SECTIONS: dict[str, type[Any]] = {"": Settings, "relay": RelayConfig, "tables": TableNames, "limits": Limits}
 ROUTES = "routes"
+CONFIG = Path("postroom.toml")
+"""The file that is read without being named, where it stands in the current folder."""
 _SETTINGS = {
     setting.name: setting
     for section, config in _SECTIONS.items()
@@ -32,9 +35,25 @@ def load(*, env: Mapping[str, str], toml: Path | None = None, **overrides: objec
 
     An override that is `None`, and a variable that is empty, count as not given.
     """
+    return _gathered(env, toml, overrides, {})
+
+
+def load_here(
+    config: Path | None, overrides: Mapping[str, object], *, defaults: Mapping[str, object] | None = None
+) -> Settings:
+    """The same for this process: with its environment, and the file given or else `postroom.toml` in the current folder.
+    `defaults` stand in for ours."""
+    file = config or (CONFIG if CONFIG.is_file() else None)
+    return _gathered(os.environ, file, overrides, defaults or {})
+
+
+def _gathered(
+    env: Mapping[str, str], toml: Path | None, overrides: Mapping[str, object], defaults: Mapping[str, object]
+) -> Settings:
     document = _document(toml) if toml else {}
     routes = read_routes(document.pop(ROUTES, []), toml) if toml else ()
-    given = (_from_toml(document, toml) if toml else {}) | _from_env(env) | _from_overrides(overrides)
+    written = _from_toml(document, toml) if toml else {}
+    given = _from_overrides(defaults) | written | _from_env(env) | _from_overrides(overrides)
     parts: dict[str, dict[str, Any]] = {section: {} for section in _SECTIONS}
     for name, value in apply_preset(given).items():
         setting = _SETTINGS[name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from postroom.errors import ConfigError, MissingDependency
+from postroom.errors import ConfigError, MissingDependency, SchemaMismatch
 from postroom.tables import TableNames
 
 if TYPE_CHECKING:
@@ -139,6 +139,16 @@ def _mongo(url: str, tables: TableNames | None, lanes: int | None) -> Store:
             extra="mongo",
         ) from exc
     return MongoStore(url, tables=tables, lanes=lanes)
+
+
+def must_exist(url: str) -> None:
+    """Raise SchemaMismatch where a SQLite URL names no file. Connecting would make one: a mistyped name must not leave it
+    behind."""
+    from postroom.urls import redact, split_scheme
+
+    if split_scheme(url)[0] == "sqlite" and not sqlite_path(url).exists():
+        init = f"postroom init --store {redact(url)}"
+        raise SchemaMismatch(f"There is no file {sqlite_path(url)}: check the name, or run `{init}`.")
 
 
 async def drop_tables(url: str, tables: TableNames) -> None:
