@@ -1,0 +1,156 @@
+"""The outbox as a test sees it: what was put, and what becomes of it when it is relayed."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from dataclasses import fields
+from typing import Any
+from uuid import UUID
+
+from postroom.errors import ConfigError
+from postroom.message import UNSET, Message
+from postroom.store import OPEN, Query
+from postroom.tables import TableNames
+from postroom.testing.comparing import Wanted, listed
+from postroom.testing.delivering import Delivery, publish
+from postroom.testing.reading import Found, Put, read
+from postroom.transport import Publisher
+
+FIELDS = frozenset(field.name for field in fields(Message)) - {"not_before"}
+"""What can be compared. When it is due is the outbox's own business once it is written."""
+
+
+class SeenOutbox:
+    """What is in an outbox, seen with the connection or session that a test holds, or by the URL of its store.
+
+    In an async test every answer is awaited, in any other test none is."""
+
+    def __init__(
+        self, source: Any = None, tables: TableNames | None = None, *, pending: list[Later] | None = None
+    ) -> None:
+        self._source, self._tables = source, tables or TableNames()
+        self._pending = [] if pending is None else pending
+        self._cleared: set[UUID] = set()
+        self._relayed: set[UUID] = set()
+
+    def __call__(self, source: Any, tables: TableNames | None = None) -> SeenOutbox:
+        """The same, seen with another connection, session or URL."""
+        return SeenOutbox(source, tables or self._tables, pending=self._pending)
+
+    def messages(self, type: str = "*", *, key: object = UNSET) -> Any:
+        """What was put, oldest first: all of it, or what fits a pattern such as `order.*`, and has this key."""
+        return self._answer("messages", Wanted(type, key).among)
+
+    def assert_put(
+        self, type: str, *, key: object = UNSET, data: Any = UNSET, times: int | None = None, **also: Any
+    ) -> Any:
+        """Fail unless such a message was put; else answer the first one. Of the key, the data and further fields of `Message`
+        only those given are compared; with *times*, exactly so many must be there."""
+        __tracebackhide__ = True
+        if unknown := also.keys() - FIELDS:
+            raise TypeError(f"A message has no {' and no '.join(sorted(unknown))}; it has {', '.join(sorted(FIELDS))}.")
+        # As it comes out of the outbox: a tuple is a list there, a date a text.
+        wanted = Wanted(type, key, also if data is UNSET else {**also, "data": Message(type, data=data).data})
+
+        def judge(messages: Sequence[Message]) -> Message | None:
+            __tracebackhide__ = True
+            found = wanted.among(messages)
+            if (not found) if times is None else len(found) != times:
+                raise AssertionError(wanted.missed(messages, times))
+            return found[0] if found else None
+
+        return self._answer("assert_put", judge)
+
+    def assert_nothing_put(self, type: str = "*", *, key: object = UNSET) -> Any:
+        """Fail if a message was put, of this type and key where given."""
+        __tracebackhide__ = True
+
+        def judge(messages: Sequence[Message]) -> None:
+            __tracebackhide__ = True
+            if found := Wanted(type, key).among(messages):
+                raise AssertionError(f"No {Wanted(type, key)} should have been put, but there is:\n{listed(found)}")
+
+        return self._answer("assert_nothing_put", judge)
+
+    def clear(self) -> Any:
+        """Look away from what was put until now: only what comes later is seen. Nothing is deleted."""
+        return self._answer("clear", lambda messages: self._cleared.update(each.id for each in messages))
+
+    def relay(self, to: Callable[[Message], Any] | Publisher | str, *, check: bool = True) -> Any:
+        """Deliver now, oldest first, what was put and is still open: to a function, sync or async, to a `Publisher`, or to the
+        URL of a transport. Each message and what came of it, as `Relayed`.
+
+        What was sent is not sent again by the next call. The first failure is raised, unless *check* is False. The rows in the
+        database stay as they are, and no time is waited for: neither `not_before` nor a retry."""
+
+        if isinstance(to, str) or hasattr(to, "publish"):
+            return self._answer("relay", lambda due: publish(to, due, self._relayed, check=check), due=True)
+        delivery = Delivery(to, self._relayed, check=check)
+        return self._answer("relay", delivery.later if delivery.is_async else delivery.now, due=True)
+
+    # ── reading, and waiting or not ──
+
+    def _answer(self, name: str, of: Callable[[list[Message]], Any], *, due: bool = False) -> Any:
+        """What `of` makes of what is there now, or of what is still to be sent: at once, or, in an async test, when awaited."""
+        __tracebackhide__ = True
+        if _in_a_loop():
+            return Later(name, self._awaited(of, due=due), self._pending)
+        found = self._read()
+        if isinstance(found, Awaitable):
+            return asyncio.run(self._awaited(of, found, due=due))
+        answer = of(self._seen(found, due=due))
+        return asyncio.run(answer) if inspect.iscoroutine(answer) else answer
+
+    async def _awaited(self, of: Callable[[list[Message]], Any], found: Found | None = None, *, due: bool) -> Any:
+        __tracebackhide__ = True
+        found = self._read() if found is None else found
+        answer = of(self._seen(await found if isinstance(found, Awaitable) else found, due=due))
+        return await answer if inspect.iscoroutine(answer) else answer
+
+    def _seen(self, put: Sequence[Put], *, due: bool) -> list[Message]:
+        seen = [each for each in put if each.message.id not in self._cleared]
+        return [each.message for each in seen if not due or (each.is_open and each.message.id not in self._relayed)]
+
+    def _read(self) -> Found:
+        if self._source is None:
+            raise ConfigError(
+                "postroom_outbox knows no outbox: override the fixture postroom_store, so that it returns the connection or "
+                "session of the test, or a URL; or write postroom_outbox(connection)."
+            )
+        if isinstance(self._source, str):
+            return _committed(self._source, self._tables)
+        return read(self._source, self._tables)
+
+
+class Later:
+    """An answer that has to be awaited. One that was forgotten would be a test that cannot fail."""
+
+    def __init__(self, name: str, answer: Coroutine[Any, Any, Any], pending: list[Later]) -> None:
+        self.name, self._answer, self._pending = name, answer, pending
+        pending.append(self)
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        self._pending.remove(self)
+        return self._answer.__await__()
+
+    def forget(self) -> None:
+        self._answer.close()
+
+
+def _in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+async def _committed(url: str, tables: TableNames) -> Sequence[Put]:
+    from postroom.stores import must_exist, open_store
+
+    must_exist(url)
+    async with open_store(url, tables=tables) as store:
+        await store.check()
+        return [Put(each.message, each.status in OPEN) for each in await store.find(Query())]
