@@ -2,41 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shlex
-import subprocess
-import sys
-from pathlib import Path
+from functools import partial
 
 import psycopg
 import pytest
+from tests.examples.running import blocks
+from tests.examples.running import run as run_in
 from tests.servers.topics import fresh_topic
 
-FOLDER = Path(__file__).parents[2] / "examples/transfers"
 TRANSFERS = 1_200
-
-
-def commands() -> list[str]:
-    """The lines of the README's block, without the export."""
-    (block,) = re.findall(r"```sh\n(.+?)```", (FOLDER / "README.md").read_text(), re.DOTALL)
-    return [line for line in block.splitlines() if not line.startswith("export")]
-
-
-def run(line: str, store: str) -> str:
-    words = shlex.split(line)
-    program = [sys.executable, "-m", "postroom"] if words[0] == "postroom" else [sys.executable]
-    done = subprocess.run(
-        [*program, *words[1:]],
-        cwd=FOLDER,
-        env={**os.environ, "POSTROOM_STORE": store},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
+run = partial(run_in, "transfers")
 
 
 @pytest.mark.timeout(240)
@@ -45,7 +21,8 @@ def test_every_transfer_is_looked_at_once_also_when_all_of_them_come_again(
 ) -> None:
     with fresh_topic(kafka_url) as topic:
         said = ""
-        for command in commands():
+        (commands,) = blocks("transfers")
+        for command in commands:
             line = command.replace("kafka://broker:9092/transfers", f"{kafka_url}/{topic}").replace(
                 "1000", str(TRANSFERS)
             )

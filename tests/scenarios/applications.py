@@ -30,8 +30,8 @@ class Application:
     url: str = ""
 
     def request(self, method: str, path: str, data: object = None) -> tuple[int, Any]:
-        """The status, and the body as JSON."""
-        body = None if data is None else json.dumps(data).encode()
+        """The status, and the body as JSON. Data are JSON too, or bytes that are."""
+        body = data if data is None or isinstance(data, bytes) else json.dumps(data).encode()
         asked = urllib.request.Request(self.url + path, body, {"Content-Type": "application/json"}, method=method)
         try:
             with urllib.request.urlopen(asked, timeout=PATIENCE) as answer:
