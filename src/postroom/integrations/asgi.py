@@ -19,10 +19,12 @@ from typing import Any, TypeAlias
 
 from postroom.config import TableNames
 from postroom.errors import ConfigError
+from postroom.events import Listeners
 from postroom.inbox import Inbox, Reception
 from postroom.inbox.opening import consumer_for
 from postroom.inbox.reception import CONCURRENCY_DEFAULT
 from postroom.integrations.embedded import STOP_WITHIN, Embedded, Opening
+from postroom.integrations.telling import Telling
 from postroom.ops.health import Health, Readiness
 from postroom.relay import relay_from, routes_from
 from postroom.settings import load_here
@@ -93,7 +95,7 @@ class Relaying(Embedded):
                 'Nowhere to go: give relaying(to="…"), set POSTROOM_TO, or write [[routes]] in postroom.toml.'
             )
         # What it sends by is made anew for each start: a publisher that was closed is not opened again.
-        return lambda: relay_from(settings, name=self._name)
+        return lambda: relay_from(settings, name=self._name, listeners=Listeners(Telling()))
 
     async def __aexit__(self, *exc: object) -> None:
         await super().__aexit__(*exc)

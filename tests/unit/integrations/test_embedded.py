@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.servers.ports import free_port
 
 from postroom import Inbox, Message, open_store, open_transport
 from postroom.errors import ConfigError, PostroomError, StoreUnavailable
+from postroom.events import LanesLost, RoutePaused, RouteResumed
 from postroom.integrations import embedded
 from postroom.integrations.asgi import postroom_lifespan, receiving, relaying
 from postroom.integrations.embedded import Embedded
+from postroom.integrations.telling import Telling
 from postroom.store import Query
 from postroom.transport import Envelope
 
@@ -131,6 +134,52 @@ async def test_a_lifespan_starts_a_relay_and_ends_it(tmp_path: Path, monkeypatch
                 while (await store.find(Query()))[0].status != "published":
                     await asyncio.sleep(0.01)
         assert {lane.owner for lane in await store.lanes()} == {None}
+
+
+async def test_a_broker_that_is_away_and_a_death_are_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    caplog.set_level(logging.DEBUG, "postroom.embedded")
+    (tmp_path / "postroom.toml").write_text(
+        f"""store = "sqlite:///shop.db"
+        [relay]
+        max_attempts = 1
+        [[routes]]
+        name = "hooks"
+        pattern = "order.*"
+        to = "http://127.0.0.1:{free_port()}/hooks"
+        [[routes]]
+        to = "local://operator:truediv"
+        """
+    )
+    async with open_store("sqlite:///shop.db") as store:
+        await store.migrate()
+        await store.put([Message("order.paid"), Message("mail.wanted")])
+        async with relaying(poll="10ms"):
+            await until(
+                lambda: caplog.text.count("Route hooks is paused: ") >= 2 and "(mail.wanted) is dead: " in caplog.text
+            )
+    pauses = [record.levelno for record in caplog.records if "paused" in record.getMessage()]
+    assert pauses[:2] == [logging.WARNING, logging.DEBUG]
+
+
+def test_a_broker_that_is_back_is_told_and_its_next_absence_too(caplog: pytest.LogCaptureFixture) -> None:
+    tell, pause = Telling(), timedelta(seconds=2)
+    for event in (
+        RoutePaused(route="hooks", code="AWAY", delay=pause),
+        RoutePaused(route="hooks", code="AWAY", delay=pause),
+        RouteResumed(route="hooks", seconds=4.0),
+        RoutePaused(route="hooks", code="AWAY", delay=pause),
+        LanesLost(owner="me", lanes=(1, 2)),
+    ):
+        tell(event)
+    assert [record.getMessage()[:24] for record in caplog.records] == [
+        "Route hooks is paused: A",
+        "Route hooks is open agai",
+        "Route hooks is paused: A",
+        "2 lanes were lost, becau",
+    ]
 
 
 async def test_settings_come_from_the_file_in_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
