@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
+import psycopg
 import pytest
+from psycopg.rows import class_row
+from pymongo import AsyncMongoClient, MongoClient
 from tests.conformance.handles.databases import PICKY, Sight
 from tests.conformance.handles.held import ON_MARIADB, ON_POSTGRES, ON_SQLITE, Held, done
 from tests.conformance.handles.test_every_handle import BODIES
@@ -13,6 +20,7 @@ from tests.conformance.handles.test_every_handle import BODIES
 from postroom.errors import SchemaMismatch
 from postroom.message import Message
 from postroom.outbox import Outbox
+from postroom.stores import open_store
 from postroom.tables import TableNames
 from postroom.testing.outbox import SeenOutbox
 
@@ -83,5 +91,56 @@ class TestEveryHandle:
         await done(Outbox(tables=PICKY).put(held.thing, FULL))
         assert await SeenOutbox(held.thing, PICKY).messages() == [FULL]
         assert await SeenOutbox(held.thing).messages() == []
+        await held.rollback()
         with pytest.raises(SchemaMismatch):
             await SeenOutbox(held.thing, TableNames(prefix="nobody")).messages()
+        # And after that the handle is as good as before.
+        await held.begin()
+        await done(Outbox().put(held.thing, FULL))
+        assert await SeenOutbox(held.thing).messages() == [FULL]
+
+
+async def test_rows_that_a_connection_makes_into_something_else_are_read_all_the_same(
+    sqlite: Sight, postgres: Sight
+) -> None:
+    with closing(sqlite3.connect(sqlite.url.removeprefix("sqlite:///"), isolation_level=None)) as shop:
+        shop.row_factory = lambda cursor, row: dict(zip([each[0] for each in cursor.description], row, strict=True))
+        shop.execute("BEGIN")
+        Outbox().put(shop, FULL)
+        assert await SeenOutbox(shop).messages() == [FULL]
+    with psycopg.connect(postgres.url, row_factory=class_row(Order)) as orders:
+        orders.execute("SELECT 1")
+        Outbox().put(orders, FULL)
+        assert await SeenOutbox(orders).messages() == [FULL]
+        orders.rollback()
+
+
+@dataclass
+class Order:
+    """What somebody's connection makes of every row."""
+
+    number: int
+
+
+async def test_a_session_of_mongodb_sees_its_own_transaction(mongo_database: str) -> None:
+    async with open_store(mongo_database) as store:
+        await store.migrate()
+    with MongoClient[dict[str, Any]](mongo_database) as client, client.start_session() as session:
+        session.start_transaction()
+        Outbox().put_many(session, PUT)
+        assert [each.id for each in await SeenOutbox(session).messages()] == [each.id for each in PUT]
+        assert await SeenOutbox(session).messages("raw") == PUT[1:]
+        assert await SeenOutbox(client.get_default_database()).messages() == []
+        session.abort_transaction()
+        assert await SeenOutbox(session).messages() == []
+
+
+async def test_an_async_session_of_mongodb_does_too(mongo_database: str) -> None:
+    async with open_store(mongo_database) as store:
+        await store.migrate()
+    async with AsyncMongoClient[dict[str, Any]](mongo_database) as client, client.start_session() as session:
+        async with await session.start_transaction():
+            await Outbox().put(session, FULL)
+            await SeenOutbox(session).assert_put("order.paid", key=FULL.key, data={"amount": 12})
+            assert await SeenOutbox(client.get_default_database()).messages() == []
+        await SeenOutbox(client.get_default_database()).assert_put("order.paid")

@@ -128,6 +128,12 @@ def _sure(database: Any) -> Any:
     return database.with_options(codec_options=DEFAULT_CODEC_OPTIONS, write_concern=WriteConcern("majority"))
 
 
+def database_of(handle: Any, tables: TableNames) -> Any:
+    """Where one of these handles writes to."""
+    alone = getattr(handle, "stands_alone", False)
+    return _named(handle.database, tables) if alone else _database(handle.session.client, tables)
+
+
 def _database(client: MongoClient[Any] | AsyncMongoClient[Any], tables: TableNames) -> Any:
     """The one that the tables' schema names, or else the client's URL."""
     from pymongo.errors import ConfigurationError
