@@ -23,11 +23,12 @@ _SECTIONS: dict[str, type[Any]] = {"": Settings, "relay": RelayConfig, "tables":
 ROUTES = "routes"
 CONFIG = Path("postroom.toml")
 """The file that is read without being named, where it stands in the current folder."""
-_SETTINGS = {
+SETTINGS = {
     setting.name: setting
     for section, config in _SECTIONS.items()
     for setting in settings_of(section, config, but=[*_SECTIONS, ROUTES])
 }
+"""Every setting but those of routes, by the name that it has in code."""
 
 
 def load(*, env: Mapping[str, str], toml: Path | None = None, **overrides: object) -> Settings:
@@ -56,7 +57,7 @@ def _gathered(
     given = _from_overrides(defaults) | written | _from_env(env) | _from_overrides(overrides)
     parts: dict[str, dict[str, Any]] = {section: {} for section in _SECTIONS}
     for name, value in apply_preset(given).items():
-        setting = _SETTINGS[name]
+        setting = SETTINGS[name]
         parts[setting.section][setting.field] = value
     top = parts.pop("")
     sections = {section: _SECTIONS[section](**part) for section, part in parts.items()}
@@ -65,14 +66,14 @@ def _gathered(
 
 def _from_overrides(overrides: Mapping[str, object]) -> dict[str, Any]:
     given = {name: value for name, value in overrides.items() if value is not None}
-    refuse_unknown(given, _SETTINGS, "settings")
-    return {name: _SETTINGS[name].read(value, name) for name, value in given.items()}
+    refuse_unknown(given, SETTINGS, "settings")
+    return {name: SETTINGS[name].read(value, name) for name, value in given.items()}
 
 
 def _from_env(env: Mapping[str, str]) -> dict[str, Any]:
     found = {}
-    for name, setting in _SETTINGS.items():
-        variable = f"POSTROOM_{name.upper()}"
+    for name, setting in SETTINGS.items():
+        variable = setting.variable
         value = env.get(variable)
         if name in URLS and (path := env.get(f"{variable}_FILE")):
             if value:
@@ -101,7 +102,7 @@ def _document(path: Path) -> dict[str, Any]:
 
 def _from_toml(document: Mapping[str, Any], path: Path) -> dict[str, Any]:
     given = dict(_flatten(document, path))
-    known = {setting.path: setting for setting in _SETTINGS.values()}
+    known = {setting.path: setting for setting in SETTINGS.values()}
     refuse_unknown(given, [*known, ROUTES], str(path))
     return {known[key].name: known[key].read_toml(value, path, f"{path}: {key}") for key, value in given.items()}
 

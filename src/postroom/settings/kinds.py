@@ -105,9 +105,14 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """What it is called in code and, in capitals, in the environment."""
+        """What it is called in code."""
         prefix = {"limits": "limit_"}.get(self.section, "")
         return {"prefix": "table_prefix"}.get(self.field, prefix + self.key)
+
+    @property
+    def variable(self) -> str:
+        """What it is called in the environment."""
+        return f"POSTROOM_{self.name.upper()}"
 
     @property
     def path(self) -> str:

@@ -11,7 +11,8 @@ from postroom.errors import ConfigError
 from postroom.settings.files import read_private
 from postroom.settings.kinds import apply_preset, refuse_unknown, settings_of
 
-_SETTINGS = {setting.key: setting for setting in settings_of("routes", RouteConfig)}
+SETTINGS = {setting.key: setting for setting in settings_of("routes", RouteConfig)}
+"""What a route can have, by the name that it has in the file."""
 TO_FILE = "to_file"
 """Instead of `to`: the file that the URL is in, for one with a password."""
 
@@ -26,9 +27,9 @@ def read_routes(document: object, path: Path) -> tuple[RouteConfig, ...]:
 def _read(table: Mapping[str, Any], number: int, path: Path) -> RouteConfig:
     name = table.get("name", f"route-{number}")
     where = f"{path}: route {name!r}"
-    refuse_unknown(table, [*_SETTINGS, TO_FILE], where)
+    refuse_unknown(table, [*SETTINGS, TO_FILE], where)
     values = {
-        _SETTINGS[key].field: _SETTINGS[key].read_toml(value, path, f"{where}: {key}")
+        SETTINGS[key].field: SETTINGS[key].read_toml(value, path, f"{where}: {key}")
         for key, value in table.items()
         if key != TO_FILE
     }

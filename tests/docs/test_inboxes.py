@@ -1,0 +1,52 @@
+"""```python inbox: a `billing.py` with an `inbox`, which charges order-7 once, though it comes twice.
+
+It charges order-8, too, unless `parks=CODE` says how that is parked.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+
+from tests.docs.blocks import Block, each
+from tests.docs.running import CHARGES, SHOP, a_shop, charges, command, environment, run
+
+RECEIVE = """
+import asyncio
+from datetime import timedelta
+from billing import inbox
+from postroom import Message, Reception, open_consumer, open_inbox_store, open_transport
+from postroom.transport import Envelope
+
+async def receive():
+    publisher = open_transport("memory://shop/orders")
+    paid, refund = (Message("order.paid", key=key, data={"amount": n}) for key, n in (("order-7", 12), ("order-8", -1)))
+    await publisher.publish([Envelope(each) for each in (paid, paid, refund)], timeout=timedelta(seconds=5))
+    async with open_inbox_store("sqlite:///shop.db") as store:
+        consumer = open_consumer("memory://shop/orders")
+        print(dict((await Reception(inbox, store, consumer).run(until_idle=timedelta(seconds=0.5))).done))
+
+asyncio.run(receive())
+"""
+"""Receives one message twice, and one that a handler may refuse."""
+
+
+@each("inbox")
+def test_an_inbox_charges_once_and_parks_what_it_says(block: Block, tmp_path: Path) -> None:
+    a_shop(tmp_path, CHARGES)
+    (tmp_path / "billing.py").write_text(block.code)
+    became = ast.literal_eval(run(RECEIVE, tmp_path).splitlines()[-1])
+    if parks := block.options.get("parks"):
+        assert charges(tmp_path) == [("order-7", 12)]
+        assert became["parked"] == 1
+        assert parked(tmp_path) == [parks]
+    else:
+        assert sorted(charges(tmp_path)) == [("order-7", 12), ("order-8", -1)]
+        assert "parked" not in became
+    assert became["known"] == 1
+
+
+def parked(folder: Path) -> list[str]:
+    listed = command(folder, environment(), "-m", "postroom", "inbox", "list", "--store", SHOP, "--json")
+    return [json.loads(line)["code"] for line in listed.stdout.splitlines()]
