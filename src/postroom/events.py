@@ -23,12 +23,15 @@ class MessagesPut:
     """Messages were written in somebody's transaction, which may yet roll back."""
 
     count: int
+    """How many."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _OfLanes:
     owner: str
+    """The relay, by the name that it has from its start on."""
     lanes: tuple[int, ...]
+    """Their numbers."""
 
 
 class LanesTaken(_OfLanes):
@@ -48,6 +51,7 @@ class LeaseExpired(_OfLanes):
     """The owner of these lanes fell silent and they were taken over; what was in flight paid an attempt."""
 
     in_flight: int
+    """How many messages."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +59,11 @@ class Claimed:
     """A batch was claimed."""
 
     count: int
+    """How many messages."""
     lanes: int
+    """Of how many lanes."""
     seconds: float
+    """How long it took."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +71,11 @@ class Published:
     """The broker durably confirmed so many messages of a batch."""
 
     route: str
+    """The route's name."""
     count: int
+    """How many messages."""
     seconds: float
+    """How long it took."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,22 +83,31 @@ class Settled:
     """The outcomes of a batch were committed."""
 
     published: int = 0
+    """Messages that are published."""
     failed: int = 0
     """Tries that failed and cost an attempt."""
     dead: int = 0
+    """Messages that wait for a person."""
     expired: int = 0
+    """Messages that were not sent in time."""
     seconds: float
+    """How long it took."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _OfMessage:
     id: UUID
+    """The message's id."""
     type: str
+    """The message's type."""
     attempts: int
+    """Tries made."""
     code: str
+    """Why: one of `postroom.codes`, or the broker's own."""
     error: str = ""
     """What the broker or the handler said, in its words."""
     correlation_id: str | None = None
+    """What the message belongs to."""
     idempotency_key: str | None = None
     """As it is: who writes it to a log hashes it first."""
 
@@ -98,6 +117,7 @@ class Retried(_OfMessage):
     """A try failed, or its broker was away; there will be another after `delay`."""
 
     delay: timedelta
+    """How long it waits."""
     spent: bool = True
     """Did it cost an attempt? Not when the broker was away, or no route fits it."""
 
@@ -115,17 +135,23 @@ class RoutePaused:
     """The broker is away: nothing goes this way for `delay`, and no message pays an attempt for it."""
 
     route: str
+    """The route's name."""
     code: str
+    """Why: one of `postroom.codes`, or the broker's own."""
     error: str = ""
+    """What the broker said, in its words."""
     delay: timedelta
+    """How long nothing goes this way."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RouteResumed:
-    """The broker answers again, after so many seconds."""
+    """The broker answers again."""
 
     route: str
+    """The route's name."""
     seconds: float
+    """How long it was away."""
 
 
 LaneEvent = LanesTaken | LanesReleased | LanesLost | LeaseExpired

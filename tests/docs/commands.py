@@ -17,8 +17,8 @@ from postroom.settings import SETTINGS
 from postroom.settings.kinds import URLS
 
 OTHERS = {
-    "alembic", "cat", "cd", "cp", "curl", "docker", "echo", "git", "helm", "kubectl", "mongosh", "mysql", "psql", "pytest",
-    "sqlite3", "sudo", "systemctl", "uvicorn",
+    "alembic", "cat", "cd", "cp", "curl", "docker", "echo", "generate", "git", "helm", "jq", "kubectl", "mongosh", "mysql",
+    "psql", "pytest", "sqlite3", "sudo", "systemctl", "uvicorn",
 }  # fmt: skip
 """Programs of others: what they are given is theirs to judge."""
 VARIABLES = {

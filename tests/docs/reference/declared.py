@@ -1,23 +1,18 @@
-"""Pages that are made from the code: `python -m tests.docs.reference` writes them, and a test compares."""
+"""stores.md and transports.md: what each of them declares."""
 
 from __future__ import annotations
 
-import inspect
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
+
+from tests.docs.reference.made import MADE, explained, table
 
 from postroom.store import StoreCapabilities
 from postroom.stores import SCHEMES, open_store
 from postroom.transport import ConsumerCapabilities, TransportCapabilities
 from postroom.transports import TRANSPORTS, open_consumer, open_transport
-
-FOLDER = Path(__file__).parents[2] / "docs/reference"
-MADE = "<!-- Made by `python -m tests.docs.reference` from what the code declares; a test compares. -->"
-EXPLAINED = re.compile(r"^    (\w+): [^\n]+\n    \"\"\"(.+?)\"\"\"", re.MULTILINE | re.DOTALL)
 
 STORES = f"""# Stores
 
@@ -71,11 +66,6 @@ Valkey, moto's SQS, an HTTP server, a function. A case is skipped only where the
 """
 
 
-def pages() -> dict[Path, str]:
-    """Each page that is made, by its file."""
-    return {FOLDER / "stores.md": stores(), FOLDER / "transports.md": transports()}
-
-
 def stores() -> str:
     """What each store declares."""
     urls = [*dict.fromkeys(SCHEMES.values()), "mongodb://host/database?postroom_transactions=off"]
@@ -113,14 +103,7 @@ def declarations(what: str, declared: Sequence[tuple[str, Any]]) -> str:
 
 def meanings(declaration: type) -> str:
     """What each field of a declaration says, in its own words."""
-    found = EXPLAINED.findall(inspect.getsource(declaration))
-    return "\n".join(f"- `{name}`: {' '.join(text.split())}" for name, text in found)
-
-
-def table(rows: Sequence[Iterable[str]]) -> str:
-    """The rows as a table, the first one its heading."""
-    heading, *rest = [f"| {' | '.join(row)} |" for row in rows]
-    return "\n".join([heading, "|" + "---|" * len(list(rows[0])), *rest])
+    return "\n".join(f"- `{name}`: {text}" for name, text in explained(declaration).items())
 
 
 def _shown(value: object) -> str:
@@ -135,9 +118,3 @@ def _shown(value: object) -> str:
             return ""
         case _:
             return str(value)
-
-
-if __name__ == "__main__":
-    for file, text in pages().items():
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(text)
