@@ -10,7 +10,7 @@ DEV := $(VENV)/.dev
 PIP = $(PYTHON) -m pip --python $(BIN)/python install --quiet --disable-pip-version-check
 WORKERS ?= auto
 
-.PHONY: help demo test check servers bench lint types format docs-examples wheel clean
+.PHONY: help demo test check servers bench format docs wheel clean
 
 help: ## Show what can be made
 	@echo "Postroom: your data and your message, one commit."
@@ -24,7 +24,7 @@ test: $(DEV) ## Run the whole suite against real servers; what cannot be had is 
 	@echo "==> The tests: $$($(BIN)/python --version), $(WORKERS) workers; servers are started as they are needed"
 	@$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
-check: $(DEV) ## The gate: format, lint, import contracts, types, tests, doc examples
+check: $(DEV) ## The gate: format, lint, import contracts, types, tests, documentation
 	@echo "==> Format" && $(BIN)/ruff format --check .
 	@echo "==> Lint" && $(BIN)/ruff check .
 	@echo "==> Import contracts" && $(BIN)/lint-imports --no-cache | tail -n 8
@@ -36,6 +36,12 @@ servers: $(DEV) ## Show which real servers this machine can have
 
 bench: $(DEV) ## Measure the speed ratios, side by side in one run
 	@$(BIN)/python -m bench $(ARGS)
+
+docs: $(DEV) ## Build the documentation into build/docs, and say how to read it
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --config-file .ci/mkdocs.yml
+	@echo "Read it:          build/docs/index.html"
+	@echo "With its search:  $(BIN)/python -m http.server --directory build/docs"
+	@echo "As you write it:  $(BIN)/mkdocs serve --config-file .ci/mkdocs.yml"
 
 format: $(DEV) ## Format the code and mend what can be mended
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .

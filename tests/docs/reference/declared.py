@@ -9,9 +9,7 @@ from typing import Any
 
 from tests.docs.reference.made import MADE, explained, table
 
-from postroom.store import StoreCapabilities
 from postroom.stores import SCHEMES, open_store
-from postroom.transport import ConsumerCapabilities, TransportCapabilities
 from postroom.transports import TRANSPORTS, open_consumer, open_transport
 
 STORES = f"""# Stores
@@ -21,9 +19,9 @@ STORES = f"""# Stores
 The same promises hold on every store: each passes the whole contract suite of `postroom.testing.contracts` against the real
 server. A case is skipped only where the store declares that it does not apply; these are the declarations.
 
-{{table}}
+{{urls}}
 
-{{meanings}}
+{{table}}
 
 ## What else to know
 
@@ -47,15 +45,13 @@ Valkey, moto's SQS, an HTTP server, a function. A case is skipped only where the
 
 ## Sending
 
-{{publishers}}
+{{to}}
 
-{{publisher_meanings}}
+{{publishers}}
 
 ## Receiving
 
 {{consumers}}
-
-{{consumer_meanings}}
 
 ## What else to know
 
@@ -68,9 +64,9 @@ Valkey, moto's SQS, an HTTP server, a function. A case is skipped only where the
 
 def stores() -> str:
     """What each store declares."""
-    urls = [*dict.fromkeys(SCHEMES.values()), "mongodb://host/database?postroom_transactions=off"]
-    declared = [(url, open_store(url).capabilities) for url in urls]
-    return STORES.format(table=declarations("store", declared), meanings=meanings(StoreCapabilities))
+    examples = [*dict.fromkeys(SCHEMES.values()), "mongodb://host/database?postroom_transactions=off"]
+    declared = [(url, open_store(url).capabilities) for url in examples]
+    return STORES.format(urls=urls("store", declared), table=declarations(declared))
 
 
 def transports() -> str:
@@ -81,10 +77,9 @@ def transports() -> str:
     receiving = [each for each in known.values() if each.receives is not None]
     consumers = [(each.example, open_consumer(_openable(each.example)).capabilities) for each in receiving]
     return TRANSPORTS_PAGE.format(
-        publishers=declarations("transport", publishers),
-        publisher_meanings=meanings(TransportCapabilities),
-        consumers=declarations("transport", consumers),
-        consumer_meanings=meanings(ConsumerCapabilities),
+        to=urls("transport", publishers),
+        publishers=declarations(publishers),
+        consumers=declarations(consumers),
     )
 
 
@@ -93,17 +88,34 @@ def _openable(example: str) -> str:
     return example.replace("shop.mail:send", "builtins:print")
 
 
-def declarations(what: str, declared: Sequence[tuple[str, Any]]) -> str:
-    """A table with a row for each of these."""
-    names = [field.name for field in fields(declared[0][1]) if field.name != "name"]
-    rows = [[what, "URL", *names]]
-    rows += [[c.name, f"`{url}`", *(_shown(getattr(c, name)) for name in names)] for url, c in declared]
-    return table(rows)
+def urls(what: str, declared: Sequence[tuple[str, Any]]) -> str:
+    """How each of these is named."""
+    return table(
+        [[what, "URL"], *([title, f"`{url}`"] for title, (url, _) in zip(titles(declared), declared, strict=True))]
+    )
 
 
-def meanings(declaration: type) -> str:
-    """What each field of a declaration says, in its own words."""
-    return "\n".join(f"- `{name}`: {text}" for name, text in explained(declaration).items())
+def declarations(declared: Sequence[tuple[str, Any]]) -> str:
+    """A row for each declaration, with what it says in its own words."""
+    words = explained(type(declared[0][1]))
+    names = [field.name for field in fields(declared[0][1]) if field.name not in {"name", "topic"}]
+    names = [name for name in names if any(getattr(c, name) is not None for _, c in declared)]
+    rows = [[f"`{name}`", *(_shown(getattr(c, name)) for _, c in declared), words.get(name, "")] for name in names]
+    return table([["", *titles(declared), "what it says"], *rows])
+
+
+def titles(declared: Sequence[tuple[str, Any]]) -> list[str]:
+    """What each is called here: where two have a name, by what their URLs say as well."""
+    known: set[str] = set()
+    found = []
+    for url, c in declared:
+        found.append(_apart(c.name, url) if c.name in known else c.name)
+        known.add(c.name)
+    return found
+
+
+def _apart(name: str, url: str) -> str:
+    return f"{name}, {url.partition('?')[2].removeprefix('postroom_').replace('=', ' ')}"
 
 
 def _shown(value: object) -> str:
