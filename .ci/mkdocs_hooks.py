@@ -1,8 +1,8 @@
 """What the site does to the pages, which are written to be read on a git host as well.
 
 - The navigation is made from the folders: a new page is in it at once, under its own title.
-- The changelog is a page, too.
-- A link that leads out of docs/, to the code or a test, is shown as a name: the site has no code.
+- The changelog is a page, too, and so is what each example says of itself.
+- A link to the code or a test is shown as a name: the site has no code.
 - The options behind a block's language are for the tests.
 - Pictures and code are drawn as large as fits.
 """
@@ -20,11 +20,18 @@ from mkdocs.structure.files import File
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 CHANGELOG = "changelog.md"
+ELSEWHERE = {"CHANGELOG.md": CHANGELOG} | {
+    page.relative_to(ROOT).as_posix(): f"examples/{page.parent.name}.md"
+    for page in sorted(ROOT.glob("examples/*/README.md"))
+}
+"""Pages that do not stand in docs/, and what they are called on the site."""
+if not (DOCS / "index.md").exists():
+    ELSEWHERE["README.md"] = "index.md"
 FENCED = re.compile(r"^( *)(`{3,})(.*?)^\1\2$", re.MULTILINE | re.DOTALL)
 INFO = re.compile(r"^( *`{3,})(\w+)[^\n]*", re.MULTILINE)
 LINK = re.compile(r"(?<!!)\[((?:[^\]\[]|\[[^\]]*\])+)\]\(([^)\s]+)\)")
 CODE = re.compile(r'<div class="language-(\w+) highlight"><pre>(.*?)</pre>', re.DOTALL)
-SHOWN_AS = {"py": "python", "url": "text", "sh": "bash"}
+SHOWN_AS = {"py": "python", "url": "output", "sh": "bash"}
 HOW_TO: dict[str, tuple[str, ...]] = {
     "First steps": ("put-a-message", "run-a-relay", "handle-messages-once", "pick-*", "test-*"),
     "With your framework": ("use-with-*", "without-transactions"),
@@ -40,8 +47,9 @@ def on_config(config: Any) -> Any:
     """Make the navigation."""
     start = [_entry(page) for page in (DOCS / "index.md", DOCS / "start.md") if page.exists()]
     others = [_entry(page) for page in sorted(DOCS.glob("*.md")) if page.stem not in {"index", "start"}]
+    examples = [{_title(ROOT / path): uri} for path, uri in ELSEWHERE.items() if uri.startswith("examples/")]
     config.nav = [
-        {"Start": start + others or [{"Postroom": "index.md"}]},
+        {"Start": [*(start or [{"Postroom": "index.md"}]), *others, {"Examples": examples}]},
         {"How-to": _grouped("how-to", HOW_TO)},
         {"Explain": _ordered("explain", EXPLAIN)},
         {"Reference": _ordered("reference", REFERENCE)},
@@ -70,61 +78,63 @@ def _ordered(folder: str, first: tuple[str, ...]) -> list[Any]:
 
 
 def _entry(page: Path) -> dict[str, str]:
-    """A page under its title, without "How to"."""
+    return {_title(page): page.relative_to(DOCS).as_posix()}
+
+
+def _title(page: Path) -> str:
+    """What a page is called, without "How to"."""
     title = page.read_text().partition("\n")[0].removeprefix("# ").removeprefix("How to ").replace("`", "")
-    return {title[:1].upper() + title[1:]: page.relative_to(DOCS).as_posix()}
+    return title[:1].upper() + title[1:]
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the changelog; and the README, where there is no landing page."""
-    text = (ROOT / "CHANGELOG.md").read_text()
-    files.append(File.generated(config, CHANGELOG, content=_from_root(text)))
-    if not (DOCS / "index.md").exists():
-        files.append(File.generated(config, "index.md", content=_from_root((ROOT / "README.md").read_text())))
+    """Add what stands elsewhere."""
+    for path, uri in ELSEWHERE.items():
+        files.append(File.generated(config, uri, content=(ROOT / path).read_text()))
     return files
-
-
-def _from_root(text: str) -> str:
-    """A page of the root, with its links as if it were in docs/."""
-    return LINK.sub(lambda link: f"[{link[1]}]({_moved(link[2])})", text)
-
-
-def _moved(target: str) -> str:
-    if "://" in target or target.startswith("#"):
-        return target
-    return target.removeprefix("docs/") if target.startswith("docs/") else f"../{target}"
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Prose and code by turns: links in the one, the languages of the other."""
-    folder = posixpath.dirname(page.file.src_uri)
+    uri = page.file.src_uri
     parts, end = [], 0
     for block in FENCED.finditer(markdown):
-        parts += [_prose(markdown[end : block.start()], folder), INFO.sub(_language, block[0], count=1)]
+        parts += [_prose(markdown[end : block.start()], uri), INFO.sub(_language, block[0], count=1)]
         end = block.end()
-    return "".join([*parts, _prose(markdown[end:], folder)])
+    return "".join([*parts, _prose(markdown[end:], uri)])
 
 
 def _language(fence: re.Match[str]) -> str:
     return fence[1] + SHOWN_AS.get(fence[2], fence[2])
 
 
-def _prose(text: str, folder: str) -> str:
-    return LINK.sub(lambda link: _link(link, folder), text)
+def _prose(text: str, uri: str) -> str:
+    return LINK.sub(lambda link: _link(link, uri), text)
 
 
-def _link(link: re.Match[str], folder: str) -> str:
-    words, target = link[1], link[2]
-    path = posixpath.normpath(posixpath.join(folder, target.partition("#")[0]))
-    if "://" in target or target.startswith("#"):
+def _link(link: re.Match[str], uri: str) -> str:
+    """The same link on the site; what the site has not is a name."""
+    words, (target, _, anchor) = link[1], link[2].partition("#")
+    if "://" in link[2] or not target:
         return link[0]
-    if path == "../CHANGELOG.md":
-        return f"[{words}]({posixpath.relpath(CHANGELOG, folder or '.')})"
-    if (DOCS / path).is_dir() and not path.startswith(".."):
-        return f"[{words}]({posixpath.join(target, 'README.md')})"
-    if not path.startswith("../"):
-        return link[0]
-    return words if " " in words or "`" in words else f"`{words}`"
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(_origin(uri)), target))
+    found = _on_site(f"{path}/README.md" if (ROOT / path).is_dir() else path)
+    if not found:
+        return words if " " in words or "`" in words else f"`{words}`"
+    way = posixpath.relpath(found, posixpath.dirname(uri) or ".")
+    return f"[{words}]({way}{'#' * bool(anchor)}{anchor})"
+
+
+def _origin(uri: str) -> str:
+    """Where a page of the site stands in the repository."""
+    return next((path for path, there in ELSEWHERE.items() if there == uri), f"docs/{uri}")
+
+
+def _on_site(path: str) -> str | None:
+    """What a file of the repository is called on the site, if it is there."""
+    if path.startswith("docs/"):
+        return path.removeprefix("docs/")
+    return ELSEWHERE.get(path)
 
 
 def on_page_content(html: str, **_: Any) -> str:

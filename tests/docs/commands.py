@@ -17,8 +17,9 @@ from postroom.settings import SETTINGS
 from postroom.settings.kinds import URLS
 
 OTHERS = {
-    "alembic", "cat", "cd", "cp", "curl", "docker", "echo", "generate", "git", "helm", "jq", "kubectl", "mongosh", "mysql",
-    "psql", "pytest", "sqlite3", "sudo", "systemctl", "uvicorn",
+    "alembic", "cat", "cd", "cp", "curl", "docker", "echo", "generate", "git", "helm", "jq", "kill", "kubectl",
+    "less", "ls", "mkdir", "mongosh", "mysql", "ps", "psql", "pytest", "sleep", "source", "sqlite3", "sudo", "systemctl",
+    "tail", "uvicorn", "watch",
 }  # fmt: skip
 """Programs of others: what they are given is theirs to judge."""
 VARIABLES = {
@@ -48,7 +49,9 @@ def commands(code: str) -> Iterator[list[str]]:
         lexer.whitespace_split = True
         words: list[str] = []
         for word in lexer:
-            if word in {"|", "||", "&", "&&", ";"}:
+            if set(word) <= set("<>&") and set(word) & set("<>"):
+                next(lexer)  # where to, or where from
+            elif set(word) <= set("|&;"):
                 yield words
                 words = []
             else:

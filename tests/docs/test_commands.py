@@ -26,9 +26,14 @@ def test_a_block_of_commands_could_be_typed(block: Block) -> None:
         "python nowhere.py",
         "python -m postrom",
         "frobnicate --all",
+        "postroom list --json > all.jsonl && frobnicate < all.jsonl",
         "postroom relay --batch many",
     ],
 )
 def test_a_command_that_would_be_refused_is_found(line: str) -> None:
     with pytest.raises(NoSuchThing):
         check_commands(line, ROOT / "README.md")
+
+
+def test_where_the_output_goes_is_no_argument() -> None:
+    check_commands("postroom demo --plain > demo.log\npostroom put --jsonl - < all.jsonl", ROOT / "README.md")
