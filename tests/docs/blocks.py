@@ -71,6 +71,7 @@ FILE, CONTINUED = frozenset({"file"}), frozenset({"continued"})
 KINDS = {
     "program": Kind("python", may=FILE),
     "inbox": Kind("python", "inbox", may=frozenset({"parks"})),
+    "application": Kind("python", "asgi"),
     "webhooks": Kind("python", "server=http received"),
     "fragment": Kind("py"),
     "console": Kind("console", may=CONTINUED),
