@@ -42,7 +42,12 @@ PARKED = 3
     help=f"How many handlers run at once. Default: {CONCURRENCY_DEFAULT}.",
 )
 @click.option(
-    "--secret", "secrets", multiple=True, metavar="TEXT", envvar="POSTROOM_SECRETS", help="For webhooks: who may."
+    "--secret",
+    "secrets",
+    multiple=True,
+    metavar="TEXT",
+    envvar="POSTROOM_SECRETS",
+    help="For webhooks: what senders sign with, whsec_…; give two while it changes.",
 )
 @click.option(
     "--until-idle", metavar="TIME", help="End once nothing has come for so long. Exit code 3: something is parked."
