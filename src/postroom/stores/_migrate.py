@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 
 from postroom.errors import SchemaMismatch
+from postroom.stores._sql import files_of
 from postroom.tables import Part, TableNames
 
 SINCE: dict[Part, int] = {"": 1, "inbox": 2, "inbox_dead": 2}
 """Tables by whose names somebody may have made one before us, with the migration that makes ours."""
+
+VERSIONS = "versions.sql"
+"""The file with the table that says which of them were applied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,7 @@ class Step:
 @cache
 def steps(package: str) -> Sequence[Step]:
     """The migrations of a store, in order: `0001_outbox.sql`, `0002_…`."""
-    folder = resources.files(package).joinpath("migrations")
+    folder = files_of(package).joinpath("migrations")
     files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
     return [Step(int(file.name[:4]), file.name.removesuffix(".sql"), file.read_text()) for file in files]
 

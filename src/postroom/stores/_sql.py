@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from postroom.tables import OUTBOX, Part, TableNames
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 Style: TypeAlias = Literal["qmark", "format", "pyformat", "numeric_dollar", "named"]
 """How a driver writes a parameter: `?`, `%s`, `%(name)s`, `$1`, `:name`."""
@@ -44,9 +47,15 @@ def statements(package: str, file: str) -> dict[str, str]:
 @cache
 def read(package: str, file: str) -> str:
     """A file of a package, whole."""
+    return files_of(package).joinpath(file).read_text()
+
+
+def files_of(package: str) -> Traversable:
+    """The folder of a package of stores, which is not imported for it: its driver may not be there."""
     from importlib import resources  # slow to import, and not needed until the first statement
 
-    return resources.files(package).joinpath(file).read_text()
+    parent, _, name = package.rpartition(".")
+    return resources.files(parent).joinpath(name)
 
 
 @cache

@@ -19,8 +19,8 @@ from tests.unit.stores.homes import MariaDBHome, columns
 from postroom.config import TableNames
 from postroom.errors import ConfigError, MissingDependency, SchemaMismatch, StoreError, StoreUnavailable
 from postroom.store import Query, Retry
-from postroom.stores import drop_tables, open_store, open_waker
-from postroom.stores.mysql import MySQLStore, connections, versions
+from postroom.stores import _mysql_server, drop_tables, open_store, open_waker
+from postroom.stores.mysql import MySQLStore, connections
 from postroom.stores.mysql.address import Address
 from postroom.stores.mysql.connections import AT_ONCE
 from postroom.stores.mysql.link import Connection
@@ -198,7 +198,7 @@ async def test_a_server_that_is_away_or_refuses_us_is_one_sentence(
 
 
 async def test_an_old_server_is_refused(mariadb_home: MariaDBHome, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(versions.NEEDED, "mariadb", (99, 1, 0))
+    monkeypatch.setitem(_mysql_server.NEEDED, "mariadb", (99, 1, 0))
     async with mariadb_home.open() as store:
         with pytest.raises(
             StoreError, match=r"MariaDB at .* is version 1\d\.\d+\.\d+; Postroom needs 99\.1\.0 or later"
@@ -222,10 +222,10 @@ async def test_an_old_server_is_refused(mariadb_home: MariaDBHome, monkeypatch: 
 )
 def test_versions_are_read_from_the_servers_greeting(said: str, family: str, is_new_enough: bool) -> None:
     if is_new_enough:
-        assert versions.version_of(said, "there").family == family
+        assert _mysql_server.version_of(said, "there").family == family
     else:
         with pytest.raises(StoreError, match="there is version"):
-            versions.version_of(said, "there")
+            _mysql_server.version_of(said, "there")
 
 
 @pytest.mark.parametrize(

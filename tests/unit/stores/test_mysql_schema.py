@@ -8,6 +8,7 @@ from tests.unit.stores.homes import MariaDBHome, columns
 
 from postroom.errors import SchemaMismatch, StoreError
 from postroom.store import Buried, Query, Retry
+from postroom.stores import _mysql_server
 from postroom.stores._migrate import steps
 from postroom.stores._sql import backquoted, rename
 from postroom.stores.mysql import schema
@@ -69,7 +70,7 @@ async def test_another_number_of_lanes_does_not_finish_what_was_begun(
 
 
 async def test_a_log_of_statements_is_refused(mariadb_home: MariaDBHome, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schema, "SAFE_LOGS", ("ROW",))  # the test server logs MIXED
+    monkeypatch.setattr(_mysql_server, "SAFE_LOGS", ("ROW",))  # the test server logs MIXED
     async with mariadb_home.open() as store:
         with pytest.raises(StoreError, match=r"logs statements for its replicas.*set binlog_format = ROW"):
             await store.migrate()

@@ -111,7 +111,7 @@ def async_scoped(registry: async_scoped_session[Any]) -> AsyncSessionHandle:
 def write(connection: Connection, messages: Sequence[Message], tables: TableNames) -> None:
     """Write the messages by the driver's own SQL, in the connection's transaction."""
     dialect, style = _language(connection)
-    if _commits_by_itself(connection):
+    if commits_by_itself(connection):
         raise NotInTransaction(
             "The SQLAlchemy connection has isolation_level AUTOCOMMIT, so the message would not commit with your data: "
             "take an engine without it for this transaction."
@@ -135,7 +135,7 @@ def _language(connection: Connection) -> tuple[Dialect, Style]:
     return DIALECTS[name], style
 
 
-def _commits_by_itself(connection: Connection) -> bool:
+def commits_by_itself(connection: Connection) -> bool:
     """Whether AUTOCOMMIT is on, in which SQLAlchemy's transaction is one in name only."""
     if connection.dialect.name == "sqlite":
         # A driver that begins nothing is fine when the user did, as in SQLAlchemy's recipe for SQLite.

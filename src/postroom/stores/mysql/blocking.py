@@ -9,12 +9,12 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from postroom.errors import MissingDependency, StoreError
+from postroom.stores._mysql_server import version_of
 from postroom.stores.mysql.address import Address
 from postroom.stores.mysql.connections import CONNECT_TIMEOUT_SECONDS
 from postroom.stores.mysql.failures import is_lost, translated
 from postroom.stores.mysql.handling import ISOLATION, closed, ended, is_open
 from postroom.stores.mysql.link import KEEPALIVE
-from postroom.stores.mysql.versions import version_of
 from postroom.tables import TableNames
 
 if TYPE_CHECKING:

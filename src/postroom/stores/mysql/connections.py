@@ -17,11 +17,11 @@ from asyncmy import converters, errors
 from asyncmy.constants import FIELD_TYPE
 
 from postroom.errors import StoreError
+from postroom.stores._mysql_server import Version, version_of
 from postroom.stores.mysql.address import Address
 from postroom.stores.mysql.failures import BUSY, code_of, is_lost, translated
 from postroom.stores.mysql.link import Connection, begun, keep_alive, link, roll_back
 from postroom.stores.mysql.values import Piece, moment_of
-from postroom.stores.mysql.versions import Version, version_of
 from postroom.tables import TableNames
 
 Result = TypeVar("Result")

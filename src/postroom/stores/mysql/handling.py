@@ -15,12 +15,12 @@ import asyncmy
 from asyncmy import errors
 
 from postroom.errors import StoreError
+from postroom.stores._mysql_server import version_of
 from postroom.stores.handles.mysql import IN_TRANSACTION
 from postroom.stores.mysql.address import Address
 from postroom.stores.mysql.connections import AT_ONCE, CONNECT_TIMEOUT_SECONDS
 from postroom.stores.mysql.failures import is_lost, translated
 from postroom.stores.mysql.link import Connection, begun, keep_alive, link, roll_back
-from postroom.stores.mysql.versions import version_of
 from postroom.tables import TableNames
 
 ISOLATION = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from zlib import crc32
 
-from postroom.errors import StoreError, StoreUnavailable
+from postroom.errors import StoreUnavailable
 from postroom.store import Migration
-from postroom.stores._migrate import SINCE, Step, newest, not_ours, other_lanes, pending, require
-from postroom.stores._sql import backquoted, rename
+from postroom.stores._migrate import SINCE, VERSIONS, Step, newest, not_ours, other_lanes, pending, require
+from postroom.stores._mysql_server import LOG_SETTINGS, Version, lock_name, require_safe_log
+from postroom.stores._sql import backquoted, read, rename
 from postroom.stores.mysql.link import Connection
-from postroom.stores.mysql.versions import Version
 from postroom.tables import TableNames
 
 PACKAGE = "postroom.stores.mysql"
@@ -23,7 +22,6 @@ LANES_DEFAULT = 64
 WAIT_SECONDS = 60
 COLLATION = "utf8mb4_nopad_bin"
 """As schema.sql has it."""
-SAFE_LOGS = ("ROW", "MIXED")
 
 
 class Schema:
@@ -35,9 +33,10 @@ class Schema:
         self._versions = backquoted(tables.qualified("schema"))
 
     async def migrate(self, connection: Connection, version: Version, store: str) -> Migration:
-        await _require_safe_log(connection, store)
+        require_safe_log(dict(await _rows(connection, LOG_SETTINGS)), store)
         # Two at once: one waits here until the other is done. The lock also goes with the connection.
-        lock = f"postroom {crc32(f'{store} {self._tables.qualified()}'.encode())}"
+        ((database,),) = await _rows(connection, "SELECT database()")
+        lock = lock_name(database, self._tables)
         ((got,),) = await _rows(connection, "SELECT get_lock(%s, %s)", lock, WAIT_SECONDS)
         if not got:
             raise StoreUnavailable(
@@ -78,11 +77,8 @@ class Schema:
     async def _make_room(self, connection: Connection, version: Version) -> None:
         if self._tables.schema is not None:
             await _rows(connection, f"CREATE DATABASE IF NOT EXISTS `{self._tables.schema}`")
-        await _rows(
-            connection,
-            f"CREATE TABLE IF NOT EXISTS {self._versions} (version int NOT NULL PRIMARY KEY, name varchar(255) NOT NULL, "
-            f"lanes int, applied_at datetime(6)) ENGINE = InnoDB CHARACTER SET utf8mb4 COLLATE {version.collation}",
-        )
+        create = backquoted(rename(read(PACKAGE, VERSIONS), self._tables)).replace(COLLATION, version.collation)
+        await _rows(connection, create)
 
     async def _version(self, connection: Connection) -> int | None:
         """The last step that was finished; 0 when one was begun, None when none ever was."""
@@ -112,17 +108,6 @@ class Schema:
         if self._lanes is not None and found != self._lanes:
             raise other_lanes(found, self._lanes)
         return int(found)
-
-
-async def _require_safe_log(connection: Connection, store: str) -> None:
-    """SKIP LOCKED, and a default that is random, come out otherwise on a replica that is sent the statements."""
-    wanted = "SHOW GLOBAL VARIABLES WHERE variable_name IN ('log_bin', 'binlog_format')"
-    found = {name.lower(): value.upper() for name, value in await _rows(connection, wanted)}
-    if found.get("log_bin") == "ON" and found.get("binlog_format", "ROW") not in SAFE_LOGS:
-        raise StoreError(
-            f"The database at {store} logs statements for its replicas, which would come out otherwise there: "
-            "set binlog_format = ROW."
-        )
 
 
 async def _rows(connection: Connection, sql: str, *parameters: Any) -> Sequence[tuple[Any, ...]]:

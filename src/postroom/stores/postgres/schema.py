@@ -8,8 +8,8 @@ from psycopg import sql
 
 from postroom.errors import StoreError
 from postroom.store import Migration
-from postroom.stores._migrate import SINCE, newest, not_ours, other_lanes, pending, require
-from postroom.stores._sql import rename
+from postroom.stores._migrate import SINCE, VERSIONS, newest, not_ours, other_lanes, pending, require
+from postroom.stores._sql import read, rename
 from postroom.stores.postgres.connections import Connection
 from postroom.tables import TableNames
 
@@ -51,11 +51,7 @@ class Schema:
         if self._tables.schema is not None:
             create_schema = sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(self._tables.schema))
             await connection.execute(create_schema)
-        create = sql.SQL(
-            "CREATE TABLE IF NOT EXISTS {} (version integer PRIMARY KEY, name text NOT NULL, "
-            "applied_at timestamptz NOT NULL DEFAULT clock_timestamp())"
-        ).format(self._versions)
-        await connection.execute(create)
+        await connection.execute(rename(read(PACKAGE, VERSIONS), self._tables).encode(), prepare=False)
 
     async def _version(self, connection: Connection) -> int:
         if not await self._has(connection, self._tables.qualified("schema")):

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from functools import cache
 
 from postroom.store import Migration
-from postroom.stores._migrate import SINCE, newest, not_ours, other_lanes, pending, require
-from postroom.stores._sql import rename
+from postroom.stores._migrate import SINCE, VERSIONS, newest, not_ours, other_lanes, pending, require
+from postroom.stores._sql import read, rename
 from postroom.tables import TableNames
 
 PACKAGE = "postroom.stores.sqlite"
@@ -33,10 +33,7 @@ class Schema:
         for part, since in SINCE.items():
             if version < since and self._has(connection, self._tables.name(part)):
                 raise not_ours(store, self._tables, part)
-        connection.execute(
-            f"CREATE TABLE IF NOT EXISTS {table} (version INTEGER PRIMARY KEY, name TEXT NOT NULL, "
-            "applied_at INTEGER NOT NULL) STRICT"
-        )
+        connection.execute(rename(read(PACKAGE, VERSIONS), self._tables))
         before = self._version(connection)
         steps = pending(PACKAGE, before)
         self._check_lanes(connection, before)

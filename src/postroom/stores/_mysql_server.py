@@ -1,14 +1,19 @@
-"""Which server it is, and whether it is new enough."""
+"""What MariaDB and MySQL must be like, and what whoever migrates locks there. It needs no driver."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
+from zlib import crc32
 
 from postroom.errors import StoreError
+from postroom.tables import TableNames
 
 NEEDED = {"mariadb": (10, 6, 0), "mysql": (8, 0, 17)}
 """SKIP LOCKED and JSON_TABLE; on MySQL also defaults that are computed, and a collation that does not pad."""
+SAFE_LOGS = ("ROW", "MIXED")
+LOG_SETTINGS = "SHOW GLOBAL VARIABLES WHERE variable_name IN ('log_bin', 'binlog_format')"
 NAMES = {"mariadb": "MariaDB", "mysql": "MySQL"}
 
 
@@ -40,3 +45,18 @@ def version_of(said: str, where: str) -> Version:
             f"{NAMES[family]} at {where} is version {'.'.join(map(str, number))}; Postroom needs {needed} or later."
         )
     return Version(family, number)
+
+
+def require_safe_log(settings: Mapping[str, str], store: str) -> None:
+    """Raise StoreError where statements are logged: SKIP LOCKED and random defaults come out otherwise on a replica."""
+    found = {name.lower(): value.upper() for name, value in settings.items()}
+    if found.get("log_bin") == "ON" and found.get("binlog_format", "ROW") not in SAFE_LOGS:
+        raise StoreError(
+            f"The database at {store} logs statements for its replicas, which would come out otherwise there: "
+            "set binlog_format = ROW."
+        )
+
+
+def lock_name(database: str, tables: TableNames) -> str:
+    """What whoever migrates these tables locks, on the whole server: by where they are, however a URL spells it."""
+    return f"postroom {crc32(f'{tables.schema or database} {tables.prefix}'.encode())}"
