@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 import re
-from functools import partial
 
 import psycopg
 import pytest
-from tests.examples.running import blocks
-from tests.examples.running import run as run_in
+from tests.examples.readme import Example
 from tests.servers.topics import fresh_topic
 
 TRANSFERS = 1_200
-run = partial(run_in, "transfers")
 
 
 @pytest.mark.timeout(240)
 def test_every_transfer_is_looked_at_once_also_when_all_of_them_come_again(
     kafka_url: str, postgres_database: str
 ) -> None:
+    example = Example("transfers", postgres_database)
     with fresh_topic(kafka_url) as topic:
         said = ""
-        (commands,) = blocks("transfers")
-        for command in commands:
+        for command in example.blocks()[0]:
             line = command.replace("kafka://broker:9092/transfers", f"{kafka_url}/{topic}").replace(
                 "1000", str(TRANSFERS)
             )
-            said = run(line, postgres_database)
+            said = example.run(line)
         assert re.search(rf"fraud-detection +{TRANSFERS:,} +0 +0 +0", said)
         before = judged(postgres_database)
         again = f"postroom consume --from {kafka_url}/{topic} --app fraud:inbox --group again-{topic} --until-idle 5s"
-        assert f"known {TRANSFERS:,}" in run(again, postgres_database)
+        assert f"known {TRANSFERS:,}" in example.run(again)
         assert judged(postgres_database) == before
 
 
