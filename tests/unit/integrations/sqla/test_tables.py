@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -297,3 +299,29 @@ def test_tables_in_another_schema_are_made_there(postgres_database: str) -> None
     assert sa.inspect(engine).get_table_names() == []
     metadata.drop_all(engine)
     engine.dispose()
+
+
+# ── what is not installed ──
+
+
+def without(missing: Sequence[str], code: str) -> str:
+    """What a Python says that has not installed these."""
+    hide = f"import sys; sys.modules.update(dict.fromkeys({list(missing)!r}))\n"
+    done = subprocess.run([sys.executable, "-c", hide + code], capture_output=True, text=True, timeout=60, check=False)
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", ["sqlalchemy", "alembic"])
+def test_what_is_missing_is_named_with_what_to_install(name: str) -> None:
+    said = without([name], f"import postroom.integrations.{name}").splitlines()[-1]
+    assert "MissingDependency" in said
+    assert f"pip install {'-U ' if name == 'alembic' else ''}{name}" in said
+
+
+def test_our_own_drivers_are_not_needed_to_know_the_tables() -> None:
+    code = """
+import sqlalchemy as sa
+from postroom.integrations.sqlalchemy import add_tables
+print(*(len(add_tables(sa.MetaData(), dialect)) for dialect in ("sqlite", "postgresql", "mariadb")))
+"""
+    assert without(["psycopg", "asyncmy"], code) == "8 8 8\n"
