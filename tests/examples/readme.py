@@ -45,14 +45,10 @@ class Example:
         assert done.returncode == int(wanted[1] if wanted else 0), f"{line}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
-    def start(self, line: str, **env: str) -> subprocess.Popen[bytes]:
+    def start(self, line: str, stdout: int = subprocess.DEVNULL, /, **env: str) -> subprocess.Popen[bytes]:
         """A command that goes on until it is ended: `with example.start(…) as process:`."""
         return subprocess.Popen(
-            self.words(line),
-            cwd=self.folder,
-            env=self.environment(**env),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            self.words(line), cwd=self.folder, env=self.environment(**env), stdout=stdout, stderr=subprocess.DEVNULL
         )
 
     def words(self, line: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import subprocess
@@ -15,8 +14,7 @@ from urllib.parse import urlsplit
 
 import psycopg
 import pytest
-from tests.examples.running import EXAMPLES, blocks, words
-from tests.examples.running import run as run_in
+from tests.examples.readme import Example
 from tests.scenarios.applications import Application, application, until
 from tests.servers.databases import fresh_database
 from tests.servers.topics import fresh_topic
@@ -28,7 +26,6 @@ PACE = "session.timeout.ms=6000&heartbeat.interval.ms=500"
 LEASE = "6s"
 """How soon another relay takes over from one that was killed: 120 s, if nobody says otherwise."""
 STATES = "SELECT status, count(*) FROM outbox_messages GROUP BY 1"
-run = partial(run_in, "orders")
 
 
 def rows(url: str, query: str) -> list[tuple[str, int]]:
@@ -47,9 +44,8 @@ def curled(line: str, app: Application) -> tuple[int, object]:
 
 
 @contextmanager
-def a_receiver(line: str, store: str) -> Iterator[subprocess.Popen[str]]:
-    env = {**os.environ, "POSTROOM_STORE": store}
-    process = subprocess.Popen(words(line), cwd=EXAMPLES / "orders", env=env, stdout=subprocess.PIPE, text=True)
+def a_receiver(billing: Example, line: str) -> Iterator[subprocess.Popen[bytes]]:
+    process = billing.start(line, subprocess.PIPE)
     try:
         yield process
     finally:
@@ -77,17 +73,18 @@ def test_every_order_is_charged_once_though_the_shop_and_billing_are_killed(kafk
         fresh_database(postgres_url) as billing,
         fresh_topic(kafka_url) as topic,
     ):
-        (init, serve), (init_billing, make_table, consume), (place, ready) = blocks("orders")
+        at_shop, at_billing = Example("orders", shop), Example("orders", billing)
+        (init, serve), (init_billing, make_table, consume), (place, ready) = at_shop.blocks()
         consume = consume.replace(KAFKA, f"'{kafka_url}/{topic}?{PACE}'")
         serving = partial(
-            application, EXAMPLES / "orders", shlex.split(serve)[1:-2],
+            application, at_shop.folder, shlex.split(serve)[1:-2],
             POSTROOM_STORE=shop, POSTROOM_TO=f"{kafka_url}/{topic}", POSTROOM_LEASE=LEASE, POSTROOM_BACKOFF="1,1,1,1,1",
         )  # fmt: skip
-        run(init, shop)
-        run(init_billing, billing)
-        run(make_table, billing)
+        at_shop.run(init)
+        at_billing.run(init_billing)
+        at_billing.run(make_table)
 
-        with serving() as app, a_receiver(consume, billing) as receiver:
+        with serving() as app, a_receiver(at_billing, consume) as receiver:
             status, placed = curled(place, app)
             assert status == 201
             assert isinstance(placed, dict)
@@ -101,7 +98,7 @@ def test_every_order_is_charged_once_though_the_shop_and_billing_are_killed(kafk
             app.process.kill()
             ordering.join()
 
-        with serving() as app, a_receiver(consume, billing) as receiver:
+        with serving() as app, a_receiver(at_billing, consume) as receiver:
             customers(app, ORDERS).join()
             orders = rows(shop, "SELECT id, amount FROM orders")
             assert len(orders) > ORDERS
@@ -112,6 +109,6 @@ def test_every_order_is_charged_once_though_the_shop_and_billing_are_killed(kafk
             receiver.terminate()
             said, _ = receiver.communicate(timeout=60)
             assert receiver.returncode == 0
-            assert "handled" in said
+            assert b"handled" in said
         assert Counter(rows(billing, "SELECT * FROM charges")) == Counter(orders)
-        assert re.search(rf"billing +{len(orders):,} +0 +0 +0", run("postroom inbox status", billing))
+        assert re.search(rf"billing +{len(orders):,} +0 +0 +0", at_billing.run("postroom inbox status"))
