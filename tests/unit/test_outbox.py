@@ -123,7 +123,7 @@ def test_a_pool_of_psycopg_says_to_take_a_connection(kind: str) -> None:
 
 
 def test_djangos_transaction_is_no_handle() -> None:
-    from django.db import connections, transaction  # type: ignore[import-untyped]  # Django has no types
+    from django.db import connections, transaction
 
     assert refusal(transaction) == "put cannot write with the module django.db.transaction: give django.db.connection."
     assert "not atomic()" in refusal(transaction.atomic())

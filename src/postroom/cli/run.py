@@ -21,13 +21,13 @@ UNEXPECTED_MAX = 200
 """How much of an unexpected error's text is shown."""
 
 
-def run(arguments: Sequence[str]) -> int:
+def run(arguments: Sequence[str], session: Session | None = None, *, program: str = "postroom") -> int:
     """The exit code of this command. It raises nothing."""
-    session = Session()
+    session = session or Session()
     _prepare_output()
     try:
         with showing_notes():
-            _command(arguments, session)
+            _command(arguments, session, program)
             sys.stdout.flush()
     except BrokenPipeError:  # `postroom list | head`: the reader has what it wanted
         _close_stdout()
@@ -41,7 +41,7 @@ def run(arguments: Sequence[str]) -> int:
         code, sentence = _explained(exc)
         if os.environ.get("POSTROOM_DEBUG"):
             sys.stderr.write(session.scrub("".join(traceback.format_exception(exc))))
-        say(f"error: {session.scrub(sentence)}")
+        say(f"error: {session.worded(session.scrub(sentence))}")
         _close_stdout()
         return code
     return DONE
@@ -56,9 +56,9 @@ def _prepare_output() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def _command(arguments: Sequence[str], session: Session) -> None:
+def _command(arguments: Sequence[str], session: Session, program: str) -> None:
     # Not `app()`: click would answer Ctrl-C and a broken pipe in its own way, with its own exit codes.
-    with app.make_context("postroom", list(arguments), obj=session) as context:
+    with app.make_context(program, list(arguments), obj=session) as context:
         app.invoke(context)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import unquote
@@ -25,14 +25,17 @@ SECRET_MIN = 3
 class Session:
     """One run of one command."""
 
-    def __init__(self) -> None:
+    def __init__(self, given: Mapping[str, object] | None = None, *, config: Path | None = None) -> None:
+        self.given, self.config = given or {}, config
+        """Settings and a file by whoever runs the command line inside something else: options come before them alone."""
         self.settings = Settings()
         self.brokers: list[str] = []
         """URLs that are no settings, and may hold secrets all the same."""
 
     def load(self, config: Path | None, **overrides: object) -> None:
         """Gather the settings: options, else the environment, else the file given or `postroom.toml` in this folder."""
-        self.settings = load_here(config, overrides)
+        options = {name: value for name, value in overrides.items() if value is not None}
+        self.settings = load_here(config or self.config, {**self.given, **options})
 
     @property
     def url(self) -> str:
@@ -66,6 +69,10 @@ class Session:
             async with self.store():
                 await inbox.check()
             yield inbox
+
+    def worded(self, sentence: str) -> str:
+        """An error's sentence, in the words of where the command line is run."""
+        return sentence
 
     def scrub(self, text: str) -> str:
         """The text without the secrets in any URL of ours, wherever a driver may have quoted them."""

@@ -105,7 +105,7 @@ class Django(Held):
     block: Any = field(default=None)
 
     async def begin(self) -> None:
-        from django.db.transaction import atomic  # type: ignore[import-untyped]  # Django has no types
+        from django.db.transaction import atomic
 
         self.block = atomic()
         self.block.__enter__()
@@ -296,9 +296,9 @@ def django_connection(proxy: bool) -> Open:
 
     @asynccontextmanager
     async def opened(url: str) -> AsyncIterator[Held]:
-        import django  # type: ignore[import-untyped]  # Django has no types
-        from django.conf import settings  # type: ignore[import-untyped]  # the same
-        from django.db import connection, connections  # type: ignore[import-untyped]  # the same
+        import django
+        from django.conf import settings
+        from django.db import connection, connections
 
         if not settings.configured:
             settings.configure()

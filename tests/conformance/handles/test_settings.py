@@ -197,7 +197,7 @@ async def test_the_debug_cursor_of_django_changes_nothing(sqlite: Sight) -> None
 
 async def test_the_cache_of_django_is_no_database(sqlite: Sight) -> None:
     async with django_connection(proxy=True)(sqlite.url):
-        from django.core.cache import cache  # type: ignore[import-untyped]  # Django has no types
+        from django.core.cache import cache
 
         with pytest.raises(UnknownHandle, match=r"no database: give django\.db\.connection"):
             outbox.put(cache, PAID)
