@@ -209,3 +209,27 @@ def test_a_module_that_breaks_while_it_is_loaded_is_told_in_a_sentence(
 
 def test_a_name_with_dots_reaches_into_the_module() -> None:
     assert load("json:JSONEncoder.encode").__qualname__ == "JSONEncoder.encode"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_what_an_async_function_behind_a_plain_one_does_is_waited_for() -> None:
+    """A decorator that knows nothing of async hides it: that the call returned would mean nothing."""
+    told: list[object] = []
+
+    async def handle(message: Message) -> None:
+        await asyncio.sleep(0)
+        if message.key == "bad":
+            raise ValueError("no")
+        told.append(message.key)
+
+    def plain(message: Message) -> object:
+        return handle(message)
+
+    publisher = LocalPublisher(plain)
+    await publisher.open()
+    batch = [Envelope(Message("order.paid", key=key)) for key in ("good", "bad")]
+    good, bad = await publisher.publish(batch, timeout=timedelta(seconds=30))
+    await publisher.close()
+    assert (type(good), told) == (Sent, ["good"])
+    assert isinstance(bad, Failed)

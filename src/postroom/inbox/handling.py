@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -150,7 +151,7 @@ class Handling:
             reach("after-remembered")
             if new:
                 with causing(work.cause(new)), _blaming(tx):
-                    work.handler.function(work.argument(new), tx.handle)
+                    _require_done(work.handler.function(work.argument(new), tx.handle))
             _require_whole(tx)
             reach("before-handled")
         return new
@@ -226,6 +227,14 @@ def _blaming(tx: Transaction | BlockingTransaction) -> Iterator[None]:
         if tx.is_away():
             raise StoreUnavailable(f"The database went away while a message was handled: {exc}.") from exc
         raise
+
+
+def _require_done(answer: object) -> None:
+    """A plain function that hides an async one has returned, and done nothing."""
+    if inspect.isawaitable(answer):
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise TypeError("the handler is async behind a plain function: give `on` the `async def` itself")
 
 
 def _require_whole(tx: Transaction | BlockingTransaction) -> None:

@@ -105,7 +105,9 @@ class LocalPublisher:
             if self._is_async:
                 return await self._handler(envelope.message)
             context = contextvars.copy_context()
-            return await self._threads.call(lambda message: context.run(self._handler, message), envelope.message)
+            answer = await self._threads.call(lambda message: context.run(self._handler, message), envelope.message)
+            # An async function behind a plain one, such as a decorator's: nothing is done yet.
+            return await answer if inspect.isawaitable(answer) else answer
 
 
 def load(name: str) -> Callable[[Message], Any]:

@@ -47,6 +47,25 @@ async def test_a_sync_and_an_async_handler_write_with_the_message(shop: Shop) ->
     assert shop.broker.groups[TOPIC, "billing"].open == {}, "all of it was acknowledged"
 
 
+async def test_an_async_handler_behind_a_plain_function_has_failed_instead_of_doing_nothing(shop: Shop) -> None:
+    """A decorator that knows nothing of async hides it: that the call returned would mean nothing."""
+    inbox = an_inbox()
+
+    async def charge(message: Message, tx: Any) -> None:
+        await shop.ainsert(tx, "never")
+
+    @inbox.on("order.paid")
+    def plain(message: Message, tx: Any) -> object:
+        return charge(message, tx)
+
+    shop.send(paid(1))
+    tally = await shop.receive(inbox)
+    assert tally.done["handled"] == 0
+    (parked,) = await shop.desk.store.parked(ParkedQuery())
+    assert "async def" in parked.error
+    assert list(await shop.desk.effects()) == []
+
+
 async def test_a_message_delivered_five_times_three_at_once_to_two_consumers_has_one_effect_each(shop: Shop) -> None:
     def an_inbox_called(name: str) -> Inbox:
         inbox = an_inbox(name)
