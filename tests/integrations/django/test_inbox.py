@@ -56,6 +56,25 @@ def test_effects_and_the_row_are_one_commit_and_happen_once(project: Project) ->
     ]
 
 
+def test_many_at_once_are_all_handled_each_in_its_own_transaction(project: Project) -> None:
+    said = project.python(
+        HANDLE
+        + """
+    orders = [Message("order.placed", key=f"order-{number}", data="fine") for number in range(40)]
+    async def together():
+        threads = Threads("test")
+        async with DjangoInbox(open_inbox_store(store_url()), "default", TableNames()) as store:
+            handle = Handling(inbox, store, threads, system="test")
+            print({each.how for each in await asyncio.gather(
+                *(handle.one(Delivery(message, "shop", "orders")) for message in orders))})
+        threads.close()
+    asyncio.run(together())
+    print(Order.objects.count(), OutboxMessage.objects.count())
+    """
+    )
+    assert said.splitlines() == ["{'handled'}", "40 40"]
+
+
 def test_on_postgresql_a_handler_that_goes_on_after_an_error_has_failed(postgres_database: str) -> None:
     """PostgreSQL would answer the COMMIT with a rollback, and call that no error."""
     project = Project.on(postgres_database)

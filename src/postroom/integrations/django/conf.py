@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
 from postroom.errors import ConfigError
@@ -33,6 +32,8 @@ class Conf:
 
 def conf() -> Conf:
     """The project's settings; ImproperlyConfigured, with the remedy, where they are wrong."""
+    from django.conf import settings  # not before it is asked for: looking at it alone makes Django read them
+
     given = getattr(settings, "POSTROOM", {})
     known = {field.name.upper(): field.name for field in fields(Conf)}
     if unknown := given.keys() - known.keys():

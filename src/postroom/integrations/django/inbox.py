@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from secrets import randbits
+from threading import Lock
 from typing import Any, Self
 from uuid import UUID
 
@@ -101,6 +102,8 @@ class DjangoInbox:
         self._inner, self._alias, self._tables = inner, alias, tables
         self._used: dict[int, Any] = {}
         """Django has a connection for each thread."""
+        # One transaction writes at a time: who waits here does not use up the patience of SQLite's own lock.
+        self._turn = Lock() if connections[alias].vendor == "sqlite" else nullcontext()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -113,7 +116,7 @@ class DjangoInbox:
         connection.close_if_unusable_or_obsolete()
         handling = False
         try:
-            with transaction.atomic(using=self._alias, durable=True):
+            with self._turn, transaction.atomic(using=self._alias, durable=True):
                 handling = True
                 yield DjangoTransaction(connection, self._tables)
                 handling = False

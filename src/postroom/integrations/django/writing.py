@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import wraps
+from typing import Any, ClassVar, TypeVar
 
 from django.db import DatabaseError, close_old_connections, connections, transaction
 
@@ -13,6 +15,8 @@ from postroom.integrations.django.conf import conf
 from postroom.message import Message
 from postroom.outbox import Outbox
 from postroom.tables import TableNames
+
+Result = TypeVar("Result")
 
 THROTTLE_SECONDS = 0.01
 """At most one hint of a process in this time. A relay that was just woken looks again by itself, after shorter waits."""
@@ -40,18 +44,26 @@ def put_many(messages: Iterable[Message], *, using: str = "default") -> None:
         transaction.on_commit(_Hint(connection, settings.tables), using=using)
 
 
-@contextmanager
-def fresh_connections() -> Iterator[None]:
-    """For a function that a relay calls, `local://shop.mail:send`, and that uses the ORM: `@fresh_connections()`.
+def fresh_connections(function: Callable[[Message], Result]) -> Callable[[Message], Result]:
+    """For a function that a relay calls, `local://shop.mail:send`, and that uses the ORM: `@fresh_connections`.
 
     Django looks after its connections at the beginning and the end of a request. A relay has no requests: without this a
     connection that broke once would stay broken in that thread.
     """
-    close_old_connections()
-    try:
-        yield
-    finally:
+    if inspect.iscoroutinefunction(function):
+        raise TypeError(
+            f"{function.__qualname__} is async, and has no connections of Django's: write it as a plain function."
+        )
+
+    @wraps(function)
+    def fresh(message: Message) -> Result:
         close_old_connections()
+        try:
+            return function(message)
+        finally:
+            close_old_connections()
+
+    return fresh
 
 
 class _Hint:

@@ -12,7 +12,7 @@ from shop.models import Order
 inbox = Inbox("shop")
 
 
-@fresh_connections()
+@fresh_connections
 def take(message: Message) -> None:
     """A function instead of a broker."""
     Order.objects.create(name=f"local {message.key}")
