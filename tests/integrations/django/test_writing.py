@@ -15,7 +15,7 @@ from postroom.tables import TableNames
 
 PUT = """
 from django.db import connection, transaction
-from postroom import Message, NotInTransaction
+from postroom import Message, NotInTransaction, SchemaMismatch
 from postroom.integrations.django import put, put_many
 from postroom.integrations.django.models import OutboxMessage
 from shop.models import Order
@@ -60,8 +60,7 @@ def test_what_is_put_commits_and_vanishes_with_the_data(project: Project) -> Non
     ]
 
 
-def test_outside_a_transaction_it_refuses_and_says_what_to_write(small: Project) -> None:
-    small.migrate()
+def test_without_a_transaction_or_tables_it_refuses_and_says_what_to_do(small: Project) -> None:
     said = small.python(
         PUT
         + """if True:
@@ -69,11 +68,20 @@ def test_outside_a_transaction_it_refuses_and_says_what_to_write(small: Project)
             put(Message("order.placed"))
         except NotInTransaction as exc:
             print(exc)
+        try:
+            with transaction.atomic():
+                put(Message("order.placed"))
+        except SchemaMismatch as exc:
+            print(exc)
         """
     )
-    assert said == (
+    outside, unmade = said.splitlines()
+    assert outside == (
         "The Django connection is not in a transaction, so the message would not commit with your data: "
-        "put inside `with transaction.atomic():`.\n"
+        "put inside `with transaction.atomic():`."
+    )
+    assert unmade == (
+        "The database 'default' has no table outbox that this Postroom can write to: run `manage.py migrate postroom`."
     )
 
 

@@ -9,8 +9,9 @@ from contextlib import suppress
 from functools import wraps
 from typing import Any, ClassVar, TypeVar
 
-from django.db import DatabaseError, close_old_connections, connections, transaction
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, close_old_connections, connections, transaction
 
+from postroom.errors import SchemaMismatch
 from postroom.integrations.django.conf import conf
 from postroom.message import Message
 from postroom.outbox import Outbox
@@ -22,7 +23,7 @@ THROTTLE_SECONDS = 0.01
 """At most one hint of a process in this time. A relay that was just woken looks again by itself, after shorter waits."""
 
 
-def put(message: Message, *, using: str = "default") -> None:
+def put(message: Message, *, using: str = DEFAULT_DB_ALIAS) -> None:
     """Write the message in the `transaction.atomic` that is open on this database; the relay hears of it when that commits.
 
     ```py
@@ -36,10 +37,18 @@ def put(message: Message, *, using: str = "default") -> None:
     put_many([message], using=using)
 
 
-def put_many(messages: Iterable[Message], *, using: str = "default") -> None:
+def put_many(messages: Iterable[Message], *, using: str = DEFAULT_DB_ALIAS) -> None:
     """The same for many, in this order."""
     settings, connection = conf(), connections[using]
-    Outbox(tables=settings.tables).put_many(connection, messages)
+    try:
+        Outbox(tables=settings.tables).put_many(connection, messages)
+    except SchemaMismatch as exc:
+        database = "" if using == DEFAULT_DB_ALIAS else f" --database {using}"
+        raise SchemaMismatch(
+            f"The database {using!r} has no table {settings.tables.name()} that this Postroom can write to: "
+            f"run `manage.py migrate postroom{database}`.",
+            alias=using,
+        ) from exc
     if settings.wake and connection.vendor == "postgresql" and connection.in_atomic_block:
         transaction.on_commit(_Hint(connection, settings.tables), using=using)
 
