@@ -39,6 +39,7 @@ class OutboxMessage(models.Model):
     settled_at = models.DateTimeField(null=True)
 
     class Meta:
+        app_label = "postroom"
         managed = False
         db_table = conf().tables.name("messages")
         verbose_name = "message"
