@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 from psycopg import sql
-from tests.integrations.django.projects import Project
+from tests.integrations.django.projects import Project, database
 
 from postroom.stores.postgres.watch import channel
 from postroom.tables import TableNames
@@ -167,3 +167,42 @@ def test_an_async_view_puts_in_a_thread_and_is_refused_by_django_elsewhere(small
         """
     )
     assert said.splitlines() == ["SynchronousOnlyOperation", "['async']"]
+
+
+def test_a_function_of_a_relay_gets_a_connection_again_after_one_broke(postgres_database: str) -> None:
+    project = Project({"default": {**database(postgres_database), "CONN_MAX_AGE": None}})
+    project.migrate()
+    said = project.python(
+        PUT
+        + """if True:
+        import psycopg
+        from django.db import DatabaseError
+        from postroom.integrations.django import fresh_connections
+        from postroom.integrations.django.addresses import store_url
+
+        @fresh_connections
+        def count(message):
+            return Order.objects.count()
+
+        def said(message):
+            try:
+                return count(message)
+            except DatabaseError:
+                return "broken"
+
+        message = Message("order.placed")
+        print(said(message))
+        with psycopg.connect(store_url(), autocommit=True) as other:
+            other.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                          "WHERE pid <> pg_backend_pid() AND datname = current_database()")
+        print(said(message), said(message))
+        try:
+            @fresh_connections
+            async def wrong(message): ...
+        except TypeError as exc:
+            print(exc)
+        """
+    )
+    first, then, refused = said.splitlines()
+    assert (first, then) == ("0", "broken 0")
+    assert refused == "wrong is async, and has no connections of Django's: write it as a plain function."
