@@ -42,7 +42,7 @@ class Awaitable:
     async def execute(self, query: Any, parameters: Sequence[Any] | None = None, **_: bool) -> AwaitableCursor:
         cursor = self.cursor()
         # As in psycopg; what may be prepared is left to Django.
-        await cursor.execute(query if isinstance(query, str) else query.as_string(None), parameters)
+        await cursor.execute(_text(query), parameters)
         return cursor
 
 
@@ -63,3 +63,14 @@ class AwaitableCursor:
 
     async def fetchone(self) -> tuple[Any, ...] | None:
         return self._rows[0] if self._rows else None
+
+
+def _text(query: Any) -> str:
+    """What psycopg takes for a query: a text, bytes, or a thing of its own."""
+    match query:
+        case str():
+            return query
+        case bytes():
+            return query.decode()
+    composed: str = query.as_string(None)
+    return composed

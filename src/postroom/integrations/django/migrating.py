@@ -111,7 +111,7 @@ def _mysql(connection: Any, tables: TableNames, shown: str) -> None:
             "MariaDB and MySQL need the driver asyncmy, which is not installed: run `pip install 'postroom[mysql]'`.",
             extra="mysql",
         ) from exc
-    from postroom.stores.mysql.versions import version_of
+    from postroom.stores._mysql_server import version_of
 
     with connection.cursor() as cursor:
         cursor.execute("SELECT version()")

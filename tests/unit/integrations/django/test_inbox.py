@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.integrations.django.projects import Project, database
+from tests.unit.integrations.django.projects import Project, database
 
 HANDLE = """if True:
     import asyncio

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 from psycopg import sql
-from tests.integrations.django.projects import Project, database
+from tests.unit.integrations.django.projects import Project, database
 
 from postroom.stores.postgres.watch import channel
 from postroom.tables import TableNames

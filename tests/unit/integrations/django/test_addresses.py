@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.integrations.django.projects import Project
+from tests.unit.integrations.django.projects import Project
 
 POSTGRES, MYSQL = "django.db.backends.postgresql", "django.db.backends.mysql"
 SQLITE = "django.db.backends.sqlite3"

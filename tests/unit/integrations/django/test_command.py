@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.integrations.django.projects import Project, database
+from tests.unit.integrations.django.projects import Project, database
 
 TAKE = "local://shop.handlers:take"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.integrations.django.projects import Project
+from tests.unit.integrations.django.projects import Project
 from tests.unit.stores.homes import Home, MariaDBHome, PostgresHome, SQLiteHome
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.integrations.django.projects import Project
+from tests.unit.integrations.django.projects import Project
 from tests.unit.stores.homes import Home
 
 LOOK = """if True:
