@@ -47,7 +47,7 @@ format: $(DEV) ## Format the code and mend what can be mended
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
 
 wheel: $(DEV) ## Build the wheel and the source archive into dist/
-	@$(BIN)/python -m build --quiet && ls -l dist
+	@$(BIN)/python -m build --quiet --no-isolation && ls -l dist
 
 clean: ## Remove everything that make has made
 	rm -rf $(VENV) .venv-peers dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
