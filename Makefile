@@ -57,6 +57,8 @@ clean: ## Remove everything that make has made
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Postroom needs Python 3.11 or later; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -m pip help 2>/dev/null | grep -q -e --python || \
+		{ echo "Installing needs pip 22.3 or later, which $(PYTHON) does not have. On Debian or Ubuntu: apt install python3-pip"; exit 1; }
 	@echo "==> A virtual environment in $(VENV)"
 	@# Debian's Python comes without ensurepip: the pip outside installs into the environment all the same.
 	@$(PYTHON) -m venv --without-pip $(VENV)
@@ -67,6 +69,6 @@ $(CORE): $(BIN)/python pyproject.toml
 	@touch $@
 
 $(DEV): $(BIN)/python pyproject.toml .ci/constraints.txt
-	@echo "==> Installing postroom, the drivers it is tested with, and the tools (half a minute the first time)"
+	@echo "==> Installing postroom, the drivers it is tested with, and the tools (a minute or two the first time)"
 	@$(PIP) -c .ci/constraints.txt -e '.[dev]'
 	@touch $@ $(CORE)
