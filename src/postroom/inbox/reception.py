@@ -145,10 +145,13 @@ class Reception:
         """Put each into the line where it waits for its turn."""
         for delivery in deliveries:
             handler = None if delivery.fault else self._inbox.handler_for(delivery.message.type)
-            if handler is None or handler.batch is None or line_of(delivery) in self._lines:
+            if handler is None or handler.batch is None:
                 self._line_up(delivery)
-            elif (batch := self._batches.get(id(handler))) is not None:
-                batch.append(delivery)
+            elif (waiting := self._batches.get(id(handler))) is not None:
+                # Also when its key has a line: others of that key may still wait here, and come first.
+                waiting.append(delivery)
+            elif line_of(delivery) in self._lines:
+                self._line_up(delivery)
             else:
                 self._batches[id(handler)] = deque([delivery])
                 self._start(self._work_in_batches(handler))
@@ -230,17 +233,19 @@ class Reception:
         del self._batches[id(handler)]
 
     def _next_batch(self, handler: Handler, waiting: deque[Delivery]) -> list[Delivery]:
-        """The next ones, each message once; not those of a key that is handled one by one just now: they go behind it."""
-        batch: dict[object, Delivery] = {}
+        """The next ones; not those of a key that is handled one by one just now: they go behind it.
+
+        A message that came twice stays beside itself. In a line of its own it could be handled before those that it follows."""
+        batch: list[Delivery] = []
         while waiting and len(batch) < (handler.batch or 1):
             delivery = waiting.popleft()
             if self._is_lost(delivery):
                 continue
-            if line_of(delivery) in self._lines or delivery.message.id in batch:
+            if line_of(delivery) in self._lines:
                 self._line_up(delivery)
                 continue
-            batch[delivery.message.id] = delivery
-        return list(batch.values())
+            batch.append(delivery)
+        return batch
 
     # ── what was parked, and what is old ──
 

@@ -324,6 +324,42 @@ async def test_a_batch_that_fails_is_handled_one_by_one_and_only_the_bad_one_is_
     assert await parked_codes(shop) == ["UNACCEPTABLE"]
 
 
+async def in_order_with_one_more(shop: Shop, first: list[Message], late: Message) -> list[str]:
+    """The effects of all these, handled two at a time, where the first two fail together if they are two; *late* comes while
+    the others are still in hand."""
+    inbox, calls = an_inbox(), list[int]()
+    reception = shop.reception(inbox)
+
+    @inbox.on("*", batch=2)
+    async def handle(messages: list[Message], tx: Any) -> None:
+        calls.append(len(messages))
+        if len(calls) == 1 and messages == first[:2]:
+            raise OSError("not both at once")
+        if late not in shop.broker.topics[TOPIC]:
+            shop.send(late)
+            while reception.tally.received < len(first) + 1:
+                await asyncio.sleep(0.01)
+        for message in messages:
+            await shop.ainsert(tx, message.data)
+
+    shop.send(*first)
+    await reception.run(until_idle=IDLE)
+    return list(await shop.desk.effects())
+
+
+async def test_what_comes_after_a_failed_batch_does_not_overtake_what_waits_for_the_next_one(shop: Shop) -> None:
+    a1, a2, a3, a4 = (paid(f"a{number}") for number in range(1, 5))
+    others = [paid(f"b{number}", key="b") for number in (1, 2)]
+    effects = await in_order_with_one_more(shop, [a1, a2, *others, a3], a4)
+    assert [each for each in effects if each.startswith("a")] == ["a1", "a2", "a3", "a4"]
+
+
+async def test_what_comes_after_a_repeated_message_does_not_overtake_what_waits_for_the_next_batch(shop: Shop) -> None:
+    a1, a2, a3 = (paid(f"a{number}") for number in range(1, 4))
+    effects = await in_order_with_one_more(shop, [a1, a1, paid("b1", key="b"), a2], a3)
+    assert [each for each in effects if each.startswith("a")] == ["a1", "a2", "a3"]
+
+
 # ── what a handler takes ──
 
 
