@@ -24,7 +24,7 @@ from postroom.stores import open_store
 
 KEYS = 40
 POSTROOM = [sys.executable, "-m", "postroom"]
-RELAY = ["--lease", "3s", "--send-timeout", "1400ms", "--poll", "100ms", "--batch", "500", "--backoff", "0.2"]
+RELAY = ["--lease", "3s", "--send-timeout", "1400ms", "--poll", "100ms", "--backoff", "0.2"]
 RELAY += ["--max-attempts", "1000"]
 APP = """
 from postroom import Inbox, RetryPolicy
@@ -41,6 +41,8 @@ async def charge(messages, tx):
 EFFECTS = "CREATE TABLE effects (id bigserial PRIMARY KEY, key text NOT NULL, number integer NOT NULL)"
 WHO = {"relay": "relay ", "consumer": "inbox billing"}
 AWAY_SECONDS = 2.0
+BUSY_SECONDS = 8.0
+"""How long a relay may take to have something in flight before it is killed all the same: a lease, and a start."""
 QUIET_MOST = 120.0
 """A trip on which nothing arrives for so many seconds has come to a stop."""
 
@@ -63,27 +65,35 @@ class Trip:
     folder: Path
     number: int
     dice: random.Random
+    batch: int = 500
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     begun: dict[str, int] = field(default_factory=dict)
     """Where the words of the last one begin in its log."""
     kills: int = 0
+    put: int = 0
+    """How many messages there are so far."""
+    hit: int = 0
+    """How many were in flight when their relay was killed."""
 
-    async def prepare(self) -> None:
-        """Tables, an app, and all the messages."""
+    async def prepare(self, first: int) -> None:
+        """Tables, an app, and the first messages: the rest comes under way, so that a relay is not killed at rest."""
         (self.folder / "app.py").write_text(APP)
         for url in {self.outbox, self.inbox}:
             async with open_store(url) as store:
                 await store.migrate()
         with psycopg.connect(self.inbox) as connection:
             connection.execute(EFFECTS)
+        await self.put_more(first)
+
+    async def put_more(self, number: int) -> None:
+        some = range(self.put, min(self.put + number, self.number))
         async with open_store(self.outbox) as store:
-            for start in range(0, self.number, 1_000):
-                some = range(start, min(start + 1_000, self.number))
-                await store.put([Message("order.paid", key=f"k{n % KEYS}", data=n // KEYS) for n in some])
+            await store.put([Message("order.paid", key=f"k{n % KEYS}", data=n // KEYS) for n in some])
+        self.put = some.stop
 
     def start(self, what: str) -> None:
         commands = {
-            "relay": ["relay", "--store", self.outbox, "--to", self.to, *RELAY],
+            "relay": ["relay", "--store", self.outbox, "--to", self.to, *RELAY, "--batch", str(self.batch)],
             "consumer": ["consume", "--store", self.inbox, "--from", self.source, "--app", "app:inbox"],
         }
         self.begun[what] = self._log_size(what)
@@ -100,11 +110,23 @@ class Trip:
         log = self.folder / f"{what}.log"
         return log.stat().st_size if log.exists() else 0
 
-    def kill(self, what: str) -> None:
+    async def kill(self, what: str) -> None:
+        if what == "relay":
+            self.hit += await self._in_flight()
         self.running[what].kill()
         self.running[what].wait()
         self.kills += 1
         self.start(what)
+
+    async def _in_flight(self) -> int:
+        """How many messages the relay sends at this moment. Wait for some, but not for ever: it may be too quick to be seen."""
+        mine, end = f":{self.running['relay'].pid}:", time.monotonic() + BUSY_SECONDS
+        async with open_store(self.outbox) as store:
+            while time.monotonic() < end:
+                if number := sum(mine in (each.owner or "") for each in await store.find(Query(status="sending"))):
+                    return number
+                await asyncio.sleep(0.01)
+        return 0
 
     def said(self, what: str) -> str:
         return (self.folder / f"{what}.log").read_text()
@@ -120,7 +142,7 @@ class Trip:
         self.start("consumer")
         await self._up("consumer")
         self.start("relay")
-        seen, moved, last_kill = 0, time.monotonic(), 0
+        seen, moved, last_kill, portion = 0, time.monotonic(), 0, self.number // (2 * kills)
         while seen < self.number:
             await asyncio.sleep(0.2)
             before, seen = seen, self.effects()
@@ -129,10 +151,13 @@ class Trip:
             for what, process in self.running.items():
                 assert process.poll() is None, f"the {what} ended by itself:\n{self.said(what)[-3000:]}"
             assert time.monotonic() - moved < QUIET_MOST, self._stuck(seen)
-            if self.kills < kills and seen >= last_kill + self.number // (2 * kills):
+            strike = self.kills < kills and seen >= last_kill + portion
+            if self.put < self.number and (strike or seen >= self.put or self.kills >= kills):
+                await self.put_more(portion)
+            if strike:
                 last_kill = seen
                 if broker is None:
-                    self.kill(self.dice.choice(["relay", "consumer"]))
+                    await self.kill(self.dice.choice(["relay", "consumer"]))
                 else:
                     self.kills += 1
                     await asyncio.to_thread(broker.kill)
