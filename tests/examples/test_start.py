@@ -45,7 +45,7 @@ def typed(line: str, folder: Path) -> str:
     """What is printed when this line is typed in that folder."""
     if line.startswith(("pip install", "export ")):
         return ""
-    environment = {**os.environ, "POSTROOM_STORE": "sqlite:///shop.db", "PYTHON": sys.executable}
+    environment = {**os.environ, "COLUMNS": "120", "POSTROOM_STORE": "sqlite:///shop.db", "PYTHON": sys.executable}
     shell = f'postroom() {{ "$PYTHON" -m postroom "$@"; }}; python() {{ "$PYTHON" "$@"; }}; {line}'
     done = subprocess.run(
         ["bash", "-c", shell], cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False

@@ -87,6 +87,8 @@ class Handling:
 
     async def many(self, handler: Handler, deliveries: Sequence[Delivery]) -> set[UUID] | None:
         """Handle these together, in one transaction; which were new. None: it did not work, and nothing of it is kept."""
+        if not deliveries:
+            return set()
         try:
             return await self._within(handler, deliveries)
         except StoreUnavailable:
@@ -103,7 +105,9 @@ class Handling:
             raise Busy
         done = False
         try:
-            work = _Work(self._inbox, handler, {id_: by_id[id_] for id_ in by_id if id_ in entry.new}, unpark)
+            some = len(entry.new) < len(by_id)  # hardly ever: and to look up every id is dear
+            fresh = {id_: by_id[id_] for id_ in by_id if id_ in entry.new} if some else by_id
+            work = _Work(self._inbox, handler, fresh, unpark)
             new = set[UUID]()
             if work.messages:
                 with processing(self._system, (each for each in deliveries if each.message.id in work.messages)):
@@ -211,7 +215,8 @@ class _Work:
     def argument(self, new: set[UUID]) -> Any:
         """What the handler gets of these: one, or a list in the order they came."""
         read: Callable[[Message], Any] = self.handler.read
-        payloads = [read(message) for id_, message in self.messages.items() if id_ in new]
+        all_of_them = len(new) == len(self.messages)
+        payloads = [read(message) for id_, message in self.messages.items() if all_of_them or id_ in new]
         return payloads if self.handler.batch is not None else payloads[0]
 
     def cause(self, new: set[UUID]) -> Message | None:

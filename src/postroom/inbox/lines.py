@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from itertools import islice, takewhile
 
 from postroom.transport import Delivery
 
@@ -23,11 +24,8 @@ class Lines:
     def __init__(self) -> None:
         self._lines: dict[Hashable, deque[Delivery]] = {}
 
-    def __len__(self) -> int:
-        return sum(map(len, self._lines.values()))
-
-    def __contains__(self, key: Hashable) -> bool:
-        return key in self._lines
+    def __bool__(self) -> bool:
+        return bool(self._lines)
 
     def add(self, delivery: Delivery) -> Hashable | None:
         """Put it at the end of its line; the line's key when it is the first there, and somebody must begin."""
@@ -42,13 +40,20 @@ class Lines:
         """Whose turn it is."""
         return self._lines[key][0]
 
-    def done(self, key: Hashable) -> bool:
-        """The head is done with: is there another behind it? If not, the line is gone."""
+    def heads(self, key: Hashable, limit: int, fits: Callable[[Delivery], bool]) -> list[Delivery]:
+        """The first ones of a line, as long as they fit together, and no more than *limit*; the head itself always does."""
         line = self._lines[key]
-        line.popleft()
-        if not line:
+        return [line[0]] if len(line) == 1 else list(islice(takewhile(fits, line), limit))
+
+    def done(self, key: Hashable, count: int = 1) -> bool:
+        """The first of them are done with: is there another behind? If not, the line is gone."""
+        line = self._lines[key]
+        if len(line) == count:
             del self._lines[key]
-        return bool(line)
+            return False
+        for _ in range(count):
+            line.popleft()
+        return True
 
 
 def line_of(delivery: Delivery) -> Hashable:

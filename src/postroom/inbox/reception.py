@@ -16,9 +16,10 @@ from uuid import UUID
 from postroom.clock import monotonic, utcnow
 from postroom.errors import StoreUnavailable, TransportUnavailable
 from postroom.failpoints import reach
+from postroom.inbox.batches import gather
 from postroom.inbox.handling import Again, Done, Handling, Parking
 from postroom.inbox.inbox import Handler, Inbox
-from postroom.inbox.lines import Lines, line_of
+from postroom.inbox.lines import Lines
 from postroom.inbox_store import InboxStore, ParkedQuery
 from postroom.tracing import received
 from postroom.transport import Consumer, Delivery
@@ -65,7 +66,8 @@ class Reception:
         self._handling = Handling(inbox, store, self._threads, system=consumer.capabilities.name)
         self._room = asyncio.Semaphore(concurrency)
         self._lines = Lines()
-        self._batches: dict[int, deque[Delivery]] = {}
+        self._ready: dict[int, deque[Hashable]] = {}
+        """For each handler that takes many at once, and has somebody at work: the lines whose heads wait for it."""
         self._requeued: set[UUID] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
@@ -119,9 +121,7 @@ class Reception:
                 received(self._consumer.capabilities.name, deliveries, last - begin)
                 reach("after-received")
                 self._accept(deliveries)
-            # A batch that is being handled is in no line, but whoever handles it is there until it is done.
-            in_hand = self._lines or self._batches
-            if until_idle is not None and not in_hand and monotonic() - last > until_idle.total_seconds():
+            if until_idle is not None and not self._lines and monotonic() - last > until_idle.total_seconds():
                 return
 
     async def _received(self) -> Sequence[Delivery]:
@@ -142,32 +142,39 @@ class Reception:
                     await receiving
 
     def _accept(self, deliveries: Sequence[Delivery]) -> None:
-        """Put each into the line where it waits for its turn."""
+        """Put each behind the others of its key; where it is the first, somebody begins."""
         for delivery in deliveries:
-            handler = None if delivery.fault else self._inbox.handler_for(delivery.message.type)
-            if handler is None or handler.batch is None:
-                self._line_up(delivery)
-            elif (waiting := self._batches.get(id(handler))) is not None:
-                # Also when its key has a line: others of that key may still wait here, and come first.
-                waiting.append(delivery)
-            elif line_of(delivery) in self._lines:
-                self._line_up(delivery)
-            else:
-                self._batches[id(handler)] = deque([delivery])
-                self._start(self._work_in_batches(handler))
+            if (key := self._lines.add(delivery)) is not None:
+                self._begin(key)
+
+    def _begin(self, key: Hashable) -> None:
+        """A line that nobody works at: its head goes by itself, or with others."""
+        handler = self._in_batches(self._lines.head(key))
+        if handler is None:
+            self._start(self._work(key))
+        elif (ready := self._ready.get(id(handler))) is not None:
+            ready.append(key)
+        else:
+            self._ready[id(handler)] = deque([key])
+            self._start(self._work_in_batches(handler))
+
+    def _in_batches(self, delivery: Delivery) -> Handler | None:
+        """The handler that takes it with others, if one does."""
+        if delivery.fault is not None or delivery.token is REQUEUED:
+            return None
+        handler = self._inbox.handler_for(delivery.message.type)
+        return handler if handler is not None and handler.batch is not None else None
 
     # ── one line ──
 
-    def _line_up(self, delivery: Delivery) -> None:
-        """Put it behind the others of its key; where it is the first, somebody begins."""
-        if (key := self._lines.add(delivery)) is not None:
-            self._start(self._work(key))
-
-    async def _work(self, key: Hashable) -> None:
-        """Handle a line, one after the other, until it is empty."""
+    async def _work(self, key: Hashable, *, singly: int = 0) -> None:
+        """Handle a line, one after the other, until it is empty or the next goes with others; the first *singly* do not."""
         more = True
         while more and not self._stopping.is_set():
             delivery = self._lines.head(key)
+            if singly <= 0 and self._in_batches(delivery):
+                self._begin(key)
+                return
             if not self._is_lost(delivery):
                 async with self._room:
                     if self._stopping.is_set():
@@ -180,6 +187,7 @@ class Reception:
                 if result is None:
                     return
                 await self._settled(delivery, result)
+            singly -= 1
             more = self._lines.done(key)
 
     async def _patiently(self, handle: Callable[[], Awaitable[Came]]) -> Came | None:
@@ -213,39 +221,31 @@ class Reception:
     # ── many at once ──
 
     async def _work_in_batches(self, handler: Handler) -> None:
-        """Handle what comes for this handler, as much as there is at once; what does not work goes one by one."""
-        waiting = self._batches[id(handler)]
-        while waiting and not self._stopping.is_set():
-            batch = self._next_batch(handler, waiting)
-            if not batch:
-                continue
+        """Handle what is ready for this handler, as much as there is at once; what does not work goes one by one."""
+        ready = self._ready[id(handler)]
+        while ready and not self._stopping.is_set():
+            batch = gather(
+                self._lines,
+                ready,
+                handler.batch or 1,
+                fits=lambda each: self._in_batches(each) is handler,
+                is_lost=self._is_lost,
+            )
             async with self._room:
                 if self._stopping.is_set():
                     return
-                worked = await self._patiently(partial(self._handling.many, handler, batch))
-            if worked is not None:
-                self.tally.done.update(handled=len(worked), known=len(batch) - len(worked))
-                self.last_done = monotonic()
-                await self._consumer.ack(batch)
+                worked = await self._patiently(partial(self._handling.many, handler, batch.deliveries))
+            if worked is None:  # or it was stopped, and nobody begins
+                for key, count in batch.taken.items():
+                    self._start(self._work(key, singly=count))
                 continue
-            for delivery in batch:
-                self._line_up(delivery)
-        del self._batches[id(handler)]
-
-    def _next_batch(self, handler: Handler, waiting: deque[Delivery]) -> list[Delivery]:
-        """The next ones; not those of a key that is handled one by one just now: they go behind it.
-
-        A message that came twice stays beside itself. In a line of its own it could be handled before those that it follows."""
-        batch: list[Delivery] = []
-        while waiting and len(batch) < (handler.batch or 1):
-            delivery = waiting.popleft()
-            if self._is_lost(delivery):
-                continue
-            if line_of(delivery) in self._lines:
-                self._line_up(delivery)
-                continue
-            batch.append(delivery)
-        return batch
+            self.tally.done.update(handled=len(worked), known=len(batch.deliveries) - len(worked))
+            self.last_done = monotonic()
+            await self._consumer.ack(batch.deliveries)
+            for key, count in batch.taken.items():
+                if self._lines.done(key, count):
+                    self._begin(key)
+        del self._ready[id(handler)]
 
     # ── what was parked, and what is old ──
 
@@ -267,7 +267,7 @@ class Reception:
         for parked in await self._store.parked(query):
             if parked.message.id not in self._requeued:
                 self._requeued.add(parked.message.id)
-                self._line_up(Delivery(parked.message, parked.source, parked.topic, token=REQUEUED))
+                self._accept([Delivery(parked.message, parked.source, parked.topic, token=REQUEUED)])
 
     # ── tasks ──
 

@@ -360,6 +360,30 @@ async def test_what_comes_after_a_repeated_message_does_not_overtake_what_waits_
     assert [each for each in effects if each.startswith("a")] == ["a1", "a2", "a3"]
 
 
+async def test_a_message_for_another_handler_waits_for_the_batch_that_its_key_is_in(shop: Shop) -> None:
+    inbox = an_inbox()
+    reception = shop.reception(inbox)
+    sent = Message("order.sent", key="a")
+
+    @inbox.on("order.paid", batch=5)
+    async def charge(messages: list[Message], tx: Any) -> None:
+        if sent not in shop.broker.topics[TOPIC]:
+            shop.send(sent, paid("a2"))
+            while reception.tally.received < 3:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.3)  # time enough to overtake
+        for message in messages:
+            await shop.ainsert(tx, message.data)
+
+    @inbox.on("order.sent")
+    async def note(message: Message, tx: Any) -> None:
+        await shop.ainsert(tx, "sent")
+
+    shop.send(paid("a1"))
+    await reception.run(until_idle=IDLE)
+    assert list(await shop.desk.effects()) == ["a1", "sent", "a2"]
+
+
 # ── what a handler takes ──
 
 

@@ -13,7 +13,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from postroom.inbox_store import Outcome, Parked, ParkedQuery
-from postroom.stores._inbox import in_turn, park_row, parked_of, query_parameters, shortened
+from postroom.stores._inbox import park_row, parked_of, query_parameters, shortened
 from postroom.stores.postgres.blocking import BlockingConnections
 from postroom.stores.postgres.connections import Connection, Connections
 from postroom.stores.postgres.schema import Schema
@@ -36,13 +36,13 @@ class PostgresInboxTransaction:
     statements: Statements
 
     async def remember(self, consumer: str, ids: Collection[UUID]) -> set[UUID]:
-        cursor = await self.statements.run(self.handle, "remember", consumer=consumer, ids=in_turn(ids))
+        cursor = await self.statements.run(self.handle, "remember", consumer=consumer, ids=_in_turn(ids))
         if cursor.rowcount == len(ids):
             return set(ids)  # the common case: which ones they are need not be read
         return {row[0] for row in await cursor.fetchall()}
 
     async def unpark(self, consumer: str, ids: Collection[UUID]) -> None:
-        await self.statements.run(self.handle, "unpark", consumer=consumer, ids=in_turn(ids))
+        await self.statements.run(self.handle, "unpark", consumer=consumer, ids=_in_turn(ids))
 
     def is_whole(self) -> bool:
         return _is_whole(self.handle)
@@ -60,17 +60,22 @@ class BlockingPostgresTransaction:
 
     def remember(self, consumer: str, ids: Collection[UUID]) -> set[UUID]:
         text = self.statements.texts["remember"]
-        cursor = self.handle.cursor(binary=True).execute(text, {"consumer": consumer, "ids": in_turn(ids)})
+        cursor = self.handle.cursor(binary=True).execute(text, {"consumer": consumer, "ids": _in_turn(ids)})
         return set(ids) if cursor.rowcount == len(ids) else {row[0] for row in cursor.fetchall()}
 
     def unpark(self, consumer: str, ids: Collection[UUID]) -> None:
-        self.handle.execute(self.statements.texts["unpark"], {"consumer": consumer, "ids": in_turn(ids)})
+        self.handle.execute(self.statements.texts["unpark"], {"consumer": consumer, "ids": _in_turn(ids)})
 
     def is_whole(self) -> bool:
         return _is_whole(self.handle)
 
     def is_away(self) -> bool:
         return self.handle.closed
+
+
+def _in_turn(ids: Collection[UUID]) -> list[str]:
+    """As `in_turn` has them, without dashes: PostgreSQL reads that too, and Python writes it in a third of the time."""
+    return sorted(each.hex for each in ids)
 
 
 class PostgresInbox:

@@ -30,7 +30,10 @@ class MemoryBroker:
 
     def group(self, topic: str, name: str) -> Group:
         """The group of this name; a new one has everything before it."""
-        return self.groups.setdefault((topic, name), Group(self.topics[topic]))
+        found = self.groups.get((topic, name))
+        if found is None:
+            found = self.groups[topic, name] = Group(self.topics[topic])
+        return found
 
 
 @dataclass(slots=True)

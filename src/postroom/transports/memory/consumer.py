@@ -34,9 +34,14 @@ class MemoryConsumer:
         while True:
             self._check()
             room = min(limit, self._prefetch - len(self._held))
-            if room > 0 and (taken := self._group.take(room, self)):
+            group = self._group
+            if room > 0 and (taken := group.take(room, self)):
                 self._held |= dict(taken)
-                return [self._delivery(place, entry) for place, entry in taken]
+                source, topic = self._broker.source, self._topic
+                return [
+                    Delivery(group.line[place], source, topic, entry.deliveries - 1, token=place)
+                    for place, entry in taken
+                ]
             if monotonic() >= until:
                 return []
             await asyncio.sleep(LOOK_SECONDS)
@@ -45,9 +50,10 @@ class MemoryConsumer:
         return delivery.token not in self._held
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
+        still_open = self._group.open
         for delivery in deliveries:
             if self._held.pop(delivery.token, None) is not None:
-                del self._group.open[delivery.token]
+                del still_open[delivery.token]
 
     async def nack(self, delivery: Delivery, *, delay: timedelta = timedelta(0)) -> None:
         if (entry := self._held.pop(delivery.token, None)) is not None:
@@ -62,10 +68,6 @@ class MemoryConsumer:
     @property
     def _group(self) -> Group:
         return self._broker.group(self._topic, self._name)
-
-    def _delivery(self, place: int, entry: Open) -> Delivery:
-        message, before = self._group.line[place], entry.deliveries - 1
-        return Delivery(message, self._broker.source, self._topic, before, token=place)
 
     def _check(self) -> None:
         if self._broker.away:
