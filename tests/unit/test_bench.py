@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +11,9 @@ from typing import Any
 
 import psycopg
 import pytest
+from bench.chart import ASSETS, chart
 from bench.steal import Steal
-from bench.table import Row, take_turns, value
+from bench.table import Rates, Row, take_turns, value
 from bench.wiretap import Wiretap
 
 ROOT = Path(__file__).parents[2]
@@ -119,3 +121,26 @@ async def test_the_wiretap_hears_every_statement_simple_or_prepared(postgres_url
 def bench(*arguments: str) -> str:
     command = [sys.executable, "-m", "bench", "--quick", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=100).stdout
+
+
+def test_the_chart_is_drawn_from_the_figures_beside_it() -> None:
+    run = json.loads((ASSETS / "bench.json").read_text())
+    assert (ASSETS / "bench.svg").read_text() == chart(run), "draw it anew: python -m bench.chart"
+
+
+def test_a_chart_shows_peers_by_their_rates_and_the_rest_by_what_they_are_to_their_base() -> None:
+    def row(what: str, base: str, result: float) -> dict[str, Any]:
+        measured: Rates = {"base_rate": 1000.0, "our_rate": 4000.0, "result": result}
+        return Row(what=what, base=base, ours="relay", unit="msg/s", target=0.4, **measured).facts()
+
+    rows = [row("drain", "pgqueuer, 1 × 1,000", 4.0), row("drain <all> (PostgreSQL 16.14, fsync=on)", "bare loop", 0.5)]
+    drawn = chart({"machine": {"cpus": 2, "python": "3.11"}, "results": rows})
+    texts = re.findall(">([^<>]+)</text>", drawn)
+    assert {
+        "pgqueuer, 1 × 1,000",
+        "1,000",
+        "Postroom",
+        "4,000  ×4.0",
+        "drain &lt;all&gt; · PostgreSQL 16.14",
+        "0.50",
+    } <= set(texts)
