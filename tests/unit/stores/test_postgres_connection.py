@@ -19,7 +19,7 @@ from postroom.config import TableNames
 from postroom.errors import StoreError, StoreUnavailable
 from postroom.store import Claim, Published, Query, Retry, Settlement
 from postroom.stores.postgres import PostgresStore
-from postroom.stores.postgres.connections import AT_ONCE, Connection
+from postroom.stores.postgres.connections import AT_ONCE, Connection, Connections
 from postroom.testing.contracts._case import NOON, SECOND, a_message, a_relay, put, seqs
 
 pytestmark = pytest.mark.anyio
@@ -257,6 +257,29 @@ async def servers(store: PostgresStore) -> set[int]:
         return int(row[0])
 
     return set(await asyncio.gather(*(store._connections.run(one) for _ in range(3))))
+
+
+async def prepared_by(connections: Connections, times: int = 10) -> int:
+    """How many statements are prepared where the last of so many transactions ran."""
+
+    async def ask(connection: Connection) -> int:
+        await connection.execute("SELECT %s::int", [1])
+        row = await (await connection.execute("SELECT count(*) FROM pg_prepared_statements", prepare=False)).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    return [await connections.run(ask) for _ in range(times)][-1]
+
+
+async def test_behind_a_pooler_nothing_is_ever_prepared(pgbouncer_database: str) -> None:
+    """There the name of a statement may be another's, who lends the same server connection: and it would be carried out."""
+    async with PostgresStore(pgbouncer_database) as store:
+        assert await prepared_by(store._connections) == 0
+
+
+async def test_without_a_pooler_statements_are_prepared(postgres_database: str) -> None:
+    async with PostgresStore(postgres_database) as store:
+        assert await prepared_by(store._connections) == 1
 
 
 async def test_transactions_of_the_caller_go_on_behind_a_pooler(pgbouncer_database: str) -> None:

@@ -10,7 +10,13 @@ from typing import Any, TypeAlias
 import psycopg
 
 from postroom.errors import StoreError
-from postroom.stores.postgres.connections import CONNECT_TIMEOUT_SECONDS, KEEPALIVE, NOT_PREPARED_HERE, Connections
+from postroom.stores.postgres.connections import (
+    CONNECT_TIMEOUT_SECONDS,
+    KEEPALIVE,
+    NOT_PREPARED_HERE,
+    WHO,
+    Connections,
+)
 from postroom.urls import redact
 
 Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
@@ -61,7 +67,10 @@ class BlockingConnections:
             while self._idle:
                 if not (connection := self._idle.pop()).closed:
                     return connection
-        return psycopg.connect(self._url, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS, **KEEPALIVE)
+        connection = psycopg.connect(self._url, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS, **KEEPALIVE)
+        if self._others.prepare_after is not None:
+            self._others.note_who(connection, connection.execute(WHO, prepare=False).fetchone())
+        return connection
 
     def _give_back(self, connection: Connection) -> None:
         if self._closed or connection.closed:

@@ -1,8 +1,9 @@
 """Connections: few, opened when needed, given back after each transaction.
 
 No session settings and no session state: a transaction pooler (PgBouncer) may put each transaction on another server
-connection. Prepared statements are the one exception, and the pooler that does not carry them over is recognised by its
-error: then they are left off, and the transaction is run again.
+connection. Prepared statements are the one exception, where nobody stands between: on a connection that is lent, the name of
+one may be another's, and not even be noticed. A pooler makes up the number of the process that a client is told at first, so
+that number is compared with the server's own before anything is prepared.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ KEEPALIVE: dict[str, Any] = {
 """A server that vanished without a word (its machine, or the network) is noticed within half a minute, not in hours."""
 PREPARE_AFTER = 3
 VERSION_MIN = 140_000
-NOT_PREPARED_HERE = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement)
+NOT_PREPARED_HERE = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement, errors.ProtocolViolation)
+"""What is met behind a pooler that was not recognised, if anything is: a statement that is not there, or is another's."""
+WHO = "SELECT pg_backend_pid()"
 
 
 class Connections:
@@ -100,6 +103,11 @@ class Connections:
                 raise self.translated(exc) from exc
             raise
 
+    def note_who(self, connection: psycopg.BaseConnection[Any], answer: tuple[Any, ...] | None) -> None:
+        """Prepare nothing, if it is another process that answers than the one we were told of."""
+        if answer is None or answer[0] != connection.info.backend_pid:
+            self.forget_prepared()
+
     def forget_prepared(self) -> None:
         """Prepare nothing from now on."""
         self.prepare_after = None
@@ -150,6 +158,8 @@ class Connections:
                 f"PostgreSQL at {redact(self._url)} is version {version // 10_000}; "
                 f"Postroom needs {VERSION_MIN // 10_000} or later."
             )
+        if self.prepare_after is not None:
+            self.note_who(connection, await (await connection.execute(WHO, prepare=False)).fetchone())
         return connection
 
     async def _give_back(self, connection: Connection) -> None:
