@@ -102,7 +102,7 @@ def test_the_readme_from_the_tables_to_the_list(with_cli: Environment, tmp_path:
 def test_the_demo_runs_from_the_wheel(with_cli: Environment, tmp_path: Path) -> None:
     done = with_cli.run("postroom", "demo", "--plain", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert re.search(r"lost +0\n", done.stdout)
+    assert re.search(r"lost +0  ok\n", done.stdout)
     assert not list(tmp_path.iterdir())
 
 
