@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -150,7 +150,7 @@ class Trip:
                 moved = time.monotonic()
             for what, process in self.running.items():
                 assert process.poll() is None, f"the {what} ended by itself:\n{self.said(what)[-3000:]}"
-            assert time.monotonic() - moved < QUIET_MOST, self._stuck(seen)
+            assert time.monotonic() - moved < QUIET_MOST, await self._stuck(seen)
             strike = self.kills < kills and seen >= last_kill + portion
             if self.put < self.number and (strike or seen >= self.put or self.kills >= kills):
                 await self.put_more(portion)
@@ -165,8 +165,12 @@ class Trip:
                     await asyncio.to_thread(broker.start_again)
                     moved = time.monotonic()
 
-    def _stuck(self, seen: int) -> str:
-        return f"stuck at {seen} of {self.number}\n{self.said('relay')[-2000:]}\n{self.said('consumer')[-2000:]}"
+    async def _stuck(self, seen: int) -> str:
+        async with open_store(self.outbox) as store:
+            records = [record for record in await store.find(Query()) if record.settled_at is None]
+        why = Counter((record.last_error_code, record.last_error) for record in records).most_common(5)
+        said = [self.said(what)[-2000:] for what in ("relay", "consumer")]
+        return "\n".join([f"stuck at {seen} of {self.number}", *map(str, why), *said])
 
     async def _up(self, what: str) -> None:
         """Until the last one that was started says who it is. One that was killed at once may never have."""
