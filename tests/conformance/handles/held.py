@@ -9,15 +9,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
-from importlib.util import find_spec
+from importlib.machinery import PathFinder
 from typing import Any
 from urllib.parse import urlsplit
 
 import pymysql
 import pytest
 
-HAS_MYSQLCLIENT = find_spec("MySQLdb") is not None
-"""Asked now: later PyMySQL may stand in for it, for Django."""
+HAS_MYSQLCLIENT = PathFinder.find_spec("MySQLdb") is not None
+"""Looked for on disk: PyMySQL stands in for the module once Django was used, and then it can be imported."""
 Open = Callable[[str], AbstractAsyncContextManager["Held"]]
 
 
@@ -210,13 +210,13 @@ async def pymysql_in_latin1(url: str) -> AsyncIterator[Held]:
 
 @asynccontextmanager
 async def mysqlclient_connection(url: str) -> AsyncIterator[Held]:
-    _skip_without_mysqlclient()
+    skip_without_mysqlclient()
     connect: Any = import_module("MySQLdb").connect
     with contextlib.closing(connect(**mysql_parameters(url))) as connection:
         yield MySQL(connection, "run connection.begin() first")
 
 
-def _skip_without_mysqlclient() -> None:
+def skip_without_mysqlclient() -> None:
     if not HAS_MYSQLCLIENT:
         pytest.skip("mysqlclient has no wheels: where it was not built, it is not tested")
 
@@ -248,7 +248,7 @@ def sqlalchemy_sync(driver: str, kind: str, **options: Any) -> Open:
         from sqlalchemy import create_engine, orm
 
         if driver == "mysqldb":
-            _skip_without_mysqlclient()
+            skip_without_mysqlclient()
         engine = create_engine(_with_driver(url, driver), **options)
         if kind == "begun":
             _begin_by_hand(engine)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
+from tests.conformance.handles.held import skip_without_mysqlclient
 from tests.unit.integrations.sqla.conftest import NAMES, engine_of
 from tests.unit.stores.catalogues import catalogue
 from tests.unit.stores.homes import Home, MariaDBHome, PostgresHome, SQLiteHome
@@ -161,7 +162,7 @@ async def test_every_driver_makes_them(driver: str, request: pytest.FixtureReque
     from sqlalchemy.ext.asyncio import create_async_engine
 
     if driver == "mysql+mysqldb":
-        pytest.importorskip("MySQLdb", reason="mysqlclient has to be built, and is not there")
+        skip_without_mysqlclient()
     home: Home
     match driver.partition("+")[0]:
         case "postgresql":
