@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 from tests.servers.rabbit import Rabbit
-from tests.servers.rabbit_queues import channel_to, fresh_name, make_exchange, remove, settled
+from tests.servers.rabbit_queues import channel_to, fresh_name, make_exchange, remove
 
 from postroom.message import Message
 from postroom.testing.contracts import ConsumerContract
@@ -53,7 +53,7 @@ class RabbitBench:
 
     async def go_away(self) -> bool:
         assert self.own is not None
-        await settled()
+        await asyncio.to_thread(self.own.write_names)
         await asyncio.to_thread(self.own.kill)
         return True
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 from tests.servers.rabbit import LARGEST, Rabbit
-from tests.servers.rabbit_queues import everything_in, fresh_name, make_queue, remove, settled
+from tests.servers.rabbit_queues import everything_in, fresh_name, make_queue, remove
 
 from postroom.message import Message
 from postroom.testing.contracts import PublisherContract
@@ -45,8 +45,8 @@ class TestAmqpTransport(PublisherContract):
         url = own.url if own else request.getfixturevalue("amqp_url")
         queue = fresh_name()
         await make_queue(url, queue)
-        if goes_away:
-            await settled()
+        if own:
+            await asyncio.to_thread(own.write_names)
         yield RabbitBroker(url, queue, own)
         await remove(url, queue)
 

@@ -12,7 +12,7 @@ import pytest
 from tests.scenarios.conftest import url_of
 from tests.scenarios.posts import AWAY, CONCURRENCY, EACH, IN_FLIGHT, KEYS, Post, eventually, fill
 from tests.servers.rabbit import Rabbit
-from tests.servers.rabbit_queues import make_exchange, settled
+from tests.servers.rabbit_queues import make_exchange
 
 from postroom.errors import TransportUnavailable
 from postroom.transports.amqp import AmqpConsumer
@@ -58,10 +58,10 @@ def post(request: pytest.FixtureRequest, tmp_path: Path, amqp_server: Rabbit) ->
         consumer = AmqpConsumer(made.to, group="billing")
         await consumer.open()
         await consumer.close()
-        await settled()
 
     fill(made.store)
     asyncio.run(prepare())
+    amqp_server.write_names()
     return made
 
 

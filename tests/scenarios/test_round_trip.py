@@ -21,6 +21,8 @@ from tests.servers.queues import fresh_queue, with_queue
 from tests.servers.streams import fresh_stream
 from tests.servers.topics import fresh_topic
 
+from postroom.transports.amqp import AmqpConsumer
+
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(900)]
 NUMBER = 10_000
 KILLS = 8
@@ -51,9 +53,19 @@ def _kafka(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
 def _amqp(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
     url = _server(request, "amqp")
     name = rabbit_queues.fresh_name()
-    _at_once(rabbit_queues.make_exchange(url, name))
+    road = f"{url}?exchange={name}"
+
+    async def make_queue() -> None:
+        await rabbit_queues.make_exchange(url, name)
+        consumer = AmqpConsumer(road, group="billing")
+        await consumer.open()
+        await consumer.close()
+
+    _at_once(make_queue())
+    if "killed" in request.function.__name__:
+        request.getfixturevalue(KILLED["amqp"]).write_names()
     try:
-        yield f"{url}?exchange={name}", f"{url}?exchange={name}"
+        yield road, road
     finally:
         _at_once(rabbit_queues.remove(url, name, f"{name}.billing"))
 

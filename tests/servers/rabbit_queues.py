@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import secrets
 from collections.abc import AsyncIterator, Sequence
@@ -33,13 +32,6 @@ async def channel_to(url: str) -> AsyncIterator[AbstractChannel]:
 async def make_queue(url: str, name: str, arguments: dict[str, Any] = QUORUM, *, durable: bool = True) -> None:
     async with channel_to(url) as channel:
         await channel.queue_declare(name, durable=durable, arguments=arguments)
-
-
-async def settled() -> None:
-    """A quorum queue is there for good a moment after it was made: RabbitMQ writes its name down that late.
-
-    A SIGKILL before that, and it comes back as a queue that confirms nothing."""
-    await asyncio.sleep(4)
 
 
 async def make_exchange(url: str, name: str, kind: str = "topic", *, durable: bool = True, **arguments: Any) -> None:
