@@ -5,9 +5,14 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
+from tests.servers.nats_server import NatsServer
+from tests.servers.ports import free_port
 from tests.servers.queues import fresh_queue, with_queue
+from tests.servers.streams import fresh_stream
 from tests.unit.cli.inboxes import BAD, SOURCE, billing, consume
 from tests.unit.cli.running import Desk
 
@@ -51,25 +56,65 @@ def test_a_queue_without_groups_is_received_from_and_a_group_there_is_refused(de
         desk(*consume("--from", source, "--group", "billing")).refuses("cannot honour group: leave it out", code=2)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_told_to_end_it_says_what_became_of_what_came(desk: Desk, number: signal.Signals) -> None:
-    billing(desk)
-    command = [sys.executable, "-m", "postroom", *consume()[:-2]]
+@contextmanager
+def consuming(desk: Desk, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """As a service: a process of its own that ends when it is told to."""
+    command = [sys.executable, "-m", "postroom", *consume()[:-2], *options]
     running = subprocess.Popen(
         command, cwd=desk.folder, env=desk.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
+        yield running
+    finally:
+        running.kill()
+        running.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_told_to_end_it_says_what_became_of_what_came(desk: Desk, number: signal.Signals) -> None:
+    billing(desk)
+    with consuming(desk) as running:
         assert running.stdout is not None
         assert running.stdout.readline() == f"{LINE}\n"
         running.send_signal(number)
         out, err = running.communicate(timeout=60)
-    finally:
-        running.kill()
-        running.wait()
     # Without --until-idle it is a service that was told to end, and did.
     assert running.returncode == 0, err
     assert out.startswith("received ")
     assert "Traceback" not in err
+
+
+def test_a_broker_that_is_away_at_the_start_is_waited_for(desk: Desk, nats_server: NatsServer) -> None:
+    billing(desk, many=0)
+    with fresh_stream(nats_server.url) as stream:
+        source = f"{nats_server.url}/{stream}"
+        nats_server.kill()
+        with consuming(desk, "--from", source) as running:
+            assert running.stdout is not None
+            assert running.stderr is not None
+            assert running.stderr.readline().startswith("note: Nothing can be received: No NATS answers")
+            nats_server.start_again()
+            assert running.stdout.readline().startswith(f"inbox billing: {source} to ")
+            running.terminate()
+            assert running.communicate(timeout=60)[0] == "received 0\n"
+    assert running.returncode == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_told_to_end_while_it_waits_for_a_broker_it_ends(desk: Desk, number: signal.Signals) -> None:
+    billing(desk, many=0)
+    with consuming(desk, "--from", f"nats://127.0.0.1:{free_port()}/ORDERS") as running:
+        assert running.stderr is not None
+        assert running.stderr.readline().startswith("note: Nothing can be received: ")
+        running.send_signal(number)
+        out, err = running.communicate(timeout=60)
+    assert (running.returncode, out) == (0, "received 0\n")
+    assert "Traceback" not in err
+
+
+def test_a_job_says_at_once_that_there_is_no_broker(desk: Desk) -> None:
+    billing(desk, many=0)
+    desk(*consume("--from", f"nats://127.0.0.1:{free_port()}/ORDERS")).refuses("No NATS answers", code=1)
 
 
 @pytest.mark.parametrize(
