@@ -2,33 +2,51 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import click
 
 from postroom import __version__
-from postroom.cli.bench import bench
-from postroom.cli.consume import consume
-from postroom.cli.demo import demo
-from postroom.cli.discard import discard
-from postroom.cli.doctor import doctor
-from postroom.cli.explain import explain
-from postroom.cli.inbox import inbox
-from postroom.cli.init import init
-from postroom.cli.list import list_messages
-from postroom.cli.put import put
-from postroom.cli.relay import relay
-from postroom.cli.requeue import requeue
-from postroom.cli.status import status
+
+COMMANDS = {
+    name: f"postroom.cli.{name}"
+    for name in (
+        "demo",
+        "init",
+        "put",
+        "relay",
+        "consume",
+        "status",
+        "list",
+        "explain",
+        "requeue",
+        "discard",
+        "inbox",
+        "doctor",
+        "bench",
+    )
+}
+"""Where each command is defined, in the order one uses them. `postroom put` need not load what `postroom bench` takes."""
 
 
-class _InOrder(click.Group):
-    """Lists its commands as they were added, not by the alphabet."""
+class _Commands(click.Group):
+    """Loads a command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        return list(self.commands)
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - the same
+        return load(cmd_name) if cmd_name in COMMANDS else None
+
+
+def load(name: str) -> click.Command:
+    """The command of this name."""
+    defined = vars(import_module(COMMANDS[name])).values()
+    return next(each for each in defined if isinstance(each, click.Command) and each.name == name)
 
 
 @click.group(
-    cls=_InOrder,
+    cls=_Commands,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
@@ -51,21 +69,3 @@ def app(context: click.Context) -> None:
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
-
-
-for command in (
-    demo,
-    init,
-    put,
-    relay,
-    consume,
-    status,
-    list_messages,
-    explain,
-    requeue,
-    discard,
-    inbox,
-    doctor,
-    bench,
-):
-    app.add_command(command)

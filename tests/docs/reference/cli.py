@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import click
 from tests.docs.reference.made import page, table
 
-from postroom.cli.app import app
+from postroom.cli.app import app, load
 from postroom.cli.options import store_options
 
 HELP = {"help", "version"}
@@ -20,7 +20,7 @@ def page_of_commands() -> str:
     """All of them, in the order one uses them; what every command takes is said once."""
     shared: set[str | None] = {each.name for each in _options(click.command()(store_options(lambda: None)))}
     commands = [part for path, command in walk("postroom", app) for part in of_command(path, command, shared)]
-    common = _options(app.commands["put"])
+    common = _options(load("put"))
     return page(
         "The command line",
         *commands,
@@ -33,8 +33,8 @@ def walk(path: str, command: click.Command) -> Iterator[tuple[str, click.Command
     """A command and those below it."""
     yield path, command
     if isinstance(command, click.Group):
-        for name in command.list_commands(click.Context(command)):
-            yield from walk(f"{path} {name}", command.commands[name])
+        for name, below in _below(command):
+            yield from walk(f"{path} {name}", below)
 
 
 def of_command(path: str, command: click.Command, shared: set[str | None]) -> Iterator[str]:
@@ -51,7 +51,9 @@ def of_command(path: str, command: click.Command, shared: set[str | None]) -> It
 
 
 def _below(command: click.Group) -> list[tuple[str, click.Command]]:
-    return [(name, command.commands[name]) for name in command.list_commands(click.Context(command))]
+    context = click.Context(command)
+    found = ((name, command.get_command(context, name)) for name in command.list_commands(context))
+    return [(name, below) for name, below in found if below is not None]
 
 
 def _anchor(title: str) -> str:

@@ -7,9 +7,7 @@ import click
 import pytest
 from tests.unit.cli.running import Desk
 
-from postroom.cli.app import app
-
-COMMANDS = list(app.commands)
+from postroom.cli.app import COMMANDS, load
 
 
 def test_postroom_alone_teaches(empty: Desk) -> None:
@@ -17,7 +15,7 @@ def test_postroom_alone_teaches(empty: Desk) -> None:
     assert (shown.code, shown.err) == (0, "")
     assert shown.out == empty("--help").out
     listed = re.findall(r"^  ([a-z]+)  ", shown.out.partition("Commands:")[2], re.MULTILINE)
-    assert listed == COMMANDS
+    assert listed == list(COMMANDS)
     known = ("init", "put", "status", "list")
     assert [name for name in listed if name in known] == [*known]
 
@@ -36,7 +34,7 @@ def test_each_command_has_examples_and_each_option_has_help(empty: Desk, name: s
     assert "Examples:" in shown.out
     assert re.search(rf"postroom {name}\b", shown.out.partition("Examples:")[2])
     assert max(map(len, shown.out.splitlines())) <= 80
-    for parameter in app.commands[name].params:
+    for parameter in load(name).params:
         if isinstance(parameter, click.Option):
             assert parameter.help, parameter.name
             assert parameter.help.endswith("."), parameter.name
@@ -45,7 +43,7 @@ def test_each_command_has_examples_and_each_option_has_help(empty: Desk, name: s
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_examples_name_options_that_there_are(name: str) -> None:
-    command = app.commands[name]
+    command = load(name)
     for example in re.findall(rf"postroom {name}\b(.*)", command.help or ""):
         meant = command.commands[example.split()[0]] if isinstance(command, click.Group) else command
         known = {spelling for parameter in meant.params for spelling in parameter.opts}
