@@ -21,6 +21,8 @@ PAGES = [
     *sorted((ROOT / "examples").rglob("*.md")),
 ]
 BROKERS = ("kafka", "sqs", "nats", "redis", "amqp")
+PROJECTS = ("start",)
+"""Pages whose blocks are the files of one project; see `projects.py`."""
 BLOCK = re.compile(
     r"^(?P<indent> *)(?P<fence>`{3,})(?P<info>[^\n]*)\n(?P<code>.*?)^(?P=indent)(?P=fence)$", re.MULTILINE | re.DOTALL
 )
@@ -54,22 +56,26 @@ class Block:
 
 @dataclass(frozen=True)
 class Kind:
-    """Which blocks a rule is for: their language, the options they must have, and those that they may."""
+    """Which blocks a rule is for: their language, the options they must have, those that they may, and where they stand."""
 
     language: str
     must: str = ""
     may: frozenset[str] = frozenset()
+    page: str = ""
+    """The only page that may have them; empty for any."""
 
     def fits(self, block: Block) -> bool:
         """Is the block of this kind? An option that is not known here makes it one of no kind."""
         wanted = {name: value for name, _, value in (word.partition("=") for word in self.must.split())}
-        has = wanted.items() <= block.options.items()
-        return block.language == self.language and has and not set(block.options) - set(wanted) - self.may
+        has = wanted.items() <= block.options.items() and not set(block.options) - set(wanted) - self.may
+        here = not self.page or block.page == ROOT / self.page
+        return block.language == self.language and has and here
 
 
 FILE, CONTINUED = frozenset({"file"}), frozenset({"continued"})
 KINDS = {
     "program": Kind("python", may=FILE),
+    **{f"file of {name}": Kind("python", f"project={name}", may=FILE) for name in PROJECTS},
     "inbox": Kind("python", "inbox", may=frozenset({"parks"})),
     "application": Kind("python", "asgi"),
     "webhooks": Kind("python", "server=http received"),
@@ -107,7 +113,12 @@ def kinds_of(block: Block) -> list[str]:
     return [name for name, kind in KINDS.items() if kind.fits(block)]
 
 
+def all_of(*kinds: str) -> list[Block]:
+    """The blocks of these kinds."""
+    wanted = {KINDS[name] for name in kinds}
+    return [block for block in all_blocks() if any(kind.fits(block) for kind in wanted)]
+
+
 def each(*kinds: str) -> pytest.MarkDecorator:
     """Runs a test with each block of these kinds."""
-    wanted = {KINDS[name] for name in kinds}
-    return pytest.mark.parametrize("block", [b for b in all_blocks() if any(k.fits(b) for k in wanted)], ids=str)
+    return pytest.mark.parametrize("block", all_of(*kinds), ids=str)

@@ -9,7 +9,7 @@ import pytest
 from tests.docs.blocks import KINDS, PAGES, ROOT, Block, all_blocks, blocks_of, kinds_of
 from tests.docs.console import run_console, says
 
-TESTS = [file for file in Path(__file__).parent.glob("test_*.py") if file != Path(__file__)]
+TESTS = [file for file in (ROOT / "tests").rglob("test_*.py") if file != Path(__file__)]
 
 
 @pytest.mark.parametrize("block", all_blocks(), ids=str)
@@ -24,7 +24,7 @@ def test_a_rule_is_a_test(kind: str) -> None:
     named = {
         name
         for file in TESTS
-        for names in re.findall(r"each\(([^)]*)\)", file.read_text())
+        for names in re.findall(r"\b(?:each|all_of|files_of)\(([^)]*)\)", file.read_text())
         for name in names.split(", ")
     }
     assert f'"{kind}"' in named

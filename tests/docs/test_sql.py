@@ -11,10 +11,10 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from tests.docs.blocks import KINDS, Block, all_blocks
+from tests.docs.blocks import Block, all_of
 from tests.docs.running import ORDERS, a_shop, keys_in, messages, prepare
 
-BLOCKS = [block for block in all_blocks() if KINDS["sql"].fits(block)]
+BLOCKS = all_of("sql")
 
 
 def stores(block: Block) -> list[str]:
@@ -48,7 +48,7 @@ def test_a_block_of_sql_runs_on_postgres(block: Block, postgres_database: str) -
 
 
 def test_every_block_of_sql_is_run_somewhere() -> None:
-    """Each `each("sql")` above names a store; one that is not among them would be run nowhere."""
+    """Each test above names a store; a block for another would be run nowhere."""
     assert BLOCKS
     for block in BLOCKS:
         assert set(stores(block)) <= {"sqlite", "postgres"}, str(block)

@@ -6,39 +6,52 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-BLOCK = re.compile(r"(?:<!-- file=([\w.]+) -->\n)?^```(py|sh|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+import pytest
+from tests.docs.blocks import ROOT, Block, all_of, blocks_of
+
+PAGE = ROOT / "docs/start.md"
 EXIT_CODE = re.compile(r"# exit code (\d+)")
 
 
 def test_the_first_ten_minutes_go_as_the_page_says(tmp_path: Path) -> None:
+    follow(page(), tmp_path)
+
+
+def page() -> list[Block]:
+    return blocks_of(PAGE, PAGE.read_text())
+
+
+def follow(blocks: Sequence[Block], folder: Path) -> None:
     came = ""
-    for kind, title, text in blocks():
-        if kind == "py":
-            (tmp_path / title).write_text(text)
-        elif kind == "sh":
-            came = "".join(typed(line, tmp_path) for line in text.splitlines())
+    for block in blocks:
+        if block.language == "python":
+            (folder / block.options["file"]).write_text(block.code)
+        elif block.language == "sh":
+            came = "".join(typed(line, folder) for line in block.code.splitlines())
         elif came:
-            for line in text.splitlines():
+            for line in block.code.splitlines():
                 assert re.search(pattern(line), came, re.MULTILINE), f"{line!r} is shown, but this came:\n{came}"
             came = ""
 
 
+@pytest.mark.parametrize(
+    ("right", "wrong"), [("key=order,", "key=ordr,"), ("order-3 committed", "order-3 rolled back")]
+)
+def test_a_name_that_nobody_has_or_a_line_that_never_comes_is_found(right: str, wrong: str, tmp_path: Path) -> None:
+    text = PAGE.read_text()
+    assert text.count(right) == 1
+    with pytest.raises(AssertionError, match="NameError" if "key" in right else "is shown, but this came"):
+        follow(blocks_of(PAGE, text.replace(right, wrong)), tmp_path)
+
+
 def test_the_page_has_all_its_steps() -> None:
-    """If it is written another way one day, the test above must not pass by finding nothing."""
-    found = list(blocks())
-    assert [title for kind, title, _ in found if kind == "py"] == ["shop.py", "mail.py", "billing.py"]
-    assert sum(kind == "sh" for kind, _, _ in found) == 7
-    assert sum(kind == "text" for kind, _, _ in found) == 7
-
-
-def blocks() -> Iterator[tuple[str, str, str]]:
-    """The blocks of the page, in order: what it is, the file's name, and what stands in it."""
-    for match in BLOCK.finditer((ROOT / "docs/start.md").read_text()):
-        yield match[2], match[1] or "", match[3]
+    """If it is written another way one day, the tests above must not pass by finding nothing."""
+    assert [block.options["file"] for block in all_of("file of start")] == ["shop.py", "mail.py", "billing.py"]
+    languages = [block.language for block in page()]
+    assert {name: languages.count(name) for name in languages} == {"sh": 7, "text": 7, "python": 3}
 
 
 def typed(line: str, folder: Path) -> str:
