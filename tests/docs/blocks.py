@@ -76,6 +76,7 @@ FILE, CONTINUED = frozenset({"file"}), frozenset({"continued"})
 KINDS = {
     "program": Kind("python", may=FILE),
     **{f"file of {name}": Kind("python", f"project={name}", may=FILE) for name in PROJECTS},
+    "lines": Kind("python", "given=session"),
     "inbox": Kind("python", "inbox", may=frozenset({"parks"})),
     "application": Kind("python", "asgi"),
     "webhooks": Kind("python", "server=http received"),
@@ -86,6 +87,7 @@ KINDS = {
     "sql": Kind("sql", may=frozenset({"store"})),
     "picture": Kind("text"),
     **{f"program at {name}": Kind("python", f"server={name}") for name in ("postgres", "mongo")},
+    "job at mongo": Kind("python", "server=mongo cleans"),
     **{f"program at {name}": Kind("python", f"server={name}", may=frozenset({"leaves"})) for name in BROKERS},
     **{f"receiver at {name}": Kind("python", f"server={name} received") for name in ("kafka", "nats")},
     **{f"console at {name}": Kind("console", f"server={name}") for name in BROKERS},

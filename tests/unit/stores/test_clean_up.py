@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 from pymongo import MongoClient
+from tests.docs.blocks import all_of
 from tests.unit.stores.homes import Home
 
 from postroom.clock import utcnow
@@ -183,7 +184,8 @@ async def test_old_published_documents_go_and_all_others_stay(
     mongo_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(os.environ, "POSTROOM_STORE", mongo_database)
-    code = compile(block("py"), str(PAGE), "exec")
+    (job,) = all_of("job at mongo")
+    code = compile(job.code, str(job), "exec")
     async with open_store(mongo_database) as store:
         await store.migrate()
         kept = await fill(store, 1_200)
