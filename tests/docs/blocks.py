@@ -21,7 +21,7 @@ PAGES = [
     *sorted((ROOT / "examples").rglob("*.md")),
 ]
 BROKERS = ("kafka", "sqs", "nats", "redis", "amqp")
-PROJECTS = ("start",)
+PROJECTS = ("start", "pytest")
 """Pages whose blocks are the files of one project; see `projects.py`."""
 BLOCK = re.compile(
     r"^(?P<indent> *)(?P<fence>`{3,})(?P<info>[^\n]*)\n(?P<code>.*?)^(?P=indent)(?P=fence)$", re.MULTILINE | re.DOTALL
