@@ -79,6 +79,7 @@ KINDS = {
     "lines": Kind("python", "given=session"),
     "inbox": Kind("python", "inbox", may=frozenset({"parks"})),
     "application": Kind("python", "asgi"),
+    **{f"application that {does}": Kind("python", f"asgi={does}") for does in ("puts", "relays", "receives")},
     "webhooks": Kind("python", "server=http received"),
     "fragment": Kind("py"),
     "console": Kind("console", may=CONTINUED),

@@ -1,62 +1,88 @@
-"""```python asgi: an application. It is served in a folder with a `shop.db` and a `mail.py`, takes an order by `POST
-/orders/order-7?amount=12`, and the relay inside it carries the message to `mail.send`.
+"""```python asgi: an application, served beside a `shop.db` and a `mail.py`.
+
+It takes an order by `POST /orders/order-7?amount=12`, and the relay inside it carries the message to `mail.send`. Others do a
+part of that: with `asgi=puts` it only takes the order; with `asgi=relays` it only carries what was put before; and with
+`asgi=receives` it also charges, by the `billing.py` of docs/how-to/handle-messages-once.md, what is sent to it.
 """
 
 from __future__ import annotations
 
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from urllib.request import Request, urlopen
+from urllib.error import HTTPError
 
-from tests.docs.blocks import Block, each
-from tests.docs.running import ORDERS, PATIENCE, a_shop, environment, messages
-from tests.servers.ports import free_port, listens
+import pytest
+from tests.docs.blocks import ROOT, Block, all_of, each
+from tests.docs.console import run_console
+from tests.docs.places import send
+from tests.docs.projects import MODELS, lay_out, swapped
+from tests.docs.running import CHARGES, ORDERS, PATIENCE, SHOP, a_shop, charges, messages
+from tests.docs.serving import ask, mailed, served
+from tests.servers.ports import free_port
 
-MAIL = """
-def send(message):
-    with open("mails.txt", "a") as mails:
-        print(message.key, message.data["amount"], file=mails)
-"""
+from postroom.transport import Sent
+
+DATABASE = {"postgresql+psycopg://app@db/shop": "sqlite+aiosqlite:///shop.db"}
+PLACES = {"postgresql://app@db/shop": SHOP, "kafka://broker:9092/orders": "local://mail:send"}
+ENVIRONMENT = {"POSTROOM_STORE": SHOP, "POSTROOM_TO": "local://mail:send"}
 
 
 @each("application")
 def test_an_application_takes_an_order_and_its_relay_carries_the_message(block: Block, tmp_path: Path) -> None:
     shop = a_shop(tmp_path, ORDERS)
-    (tmp_path / "mail.py").write_text(MAIL)
-    (tmp_path / "app.py").write_text(block.code)
-    with served(tmp_path) as url:
-        post(f"{url}/orders/order-7?amount=12")
+    with served(tmp_path, block.code) as url:
+        assert ask(f"{url}/orders/order-7?amount=12") == 200
+        assert mailed(tmp_path, shop) == "order-7 12\n"
+
+
+def takes_an_order(code: str, folder: Path) -> None:
+    shop = a_shop(folder, ORDERS)
+    lay_out({"shop/models.py": MODELS}, folder)
+    with served(folder, swapped(code, DATABASE)) as url:
+        assert ask(f"{url}/orders/order-7?amount=12") == 201
+    assert [(record.message.key, record.message.data) for record in messages(shop)] == [("order-7", {"amount": 12})]
+
+
+@each("application that puts")
+def test_an_application_takes_an_order_and_puts_its_message(block: Block, tmp_path: Path) -> None:
+    takes_an_order(block.code, tmp_path)
+
+
+def test_a_name_that_nobody_has_is_found_inside_a_route(tmp_path: Path) -> None:
+    (block,) = all_of("application that puts")
+    with pytest.raises(HTTPError, match="500"):
+        takes_an_order(swapped(block.code, {"key=number": "key=nunber"}), tmp_path)
+
+
+@each("application that relays")
+def test_the_relay_in_an_application_carries_what_was_put(block: Block, tmp_path: Path) -> None:
+    """By the settings that it names, or by those of the environment; and it says how it is, if it says so at all."""
+    shop = a_shop(tmp_path)
+    put(tmp_path)
+    names_them = "store=" in block.code
+    code, env = (swapped(block.code, PLACES), {}) if names_them else (block.code, ENVIRONMENT)
+    with served(tmp_path, code, **env) as url:
+        assert mailed(tmp_path, shop) == "order-7 12\n"
+        if "health_app" in block.code:
+            assert {ask(f"{url}/postroom/{each}", "GET") for each in ("livez", "readyz")} == {200}
+
+
+@each("application that receives")
+def test_the_inbox_in_an_application_charges_what_is_sent_to_it(block: Block, tmp_path: Path) -> None:
+    shop = a_shop(tmp_path, CHARGES)
+    put(tmp_path)
+    billing, *_ = (block for block in all_of("inbox") if block.page == ROOT / "docs/how-to/handle-messages-once.md")
+    (tmp_path / "billing.py").write_text(billing.code)
+    hooks = f"http://127.0.0.1:{free_port()}/payments"
+    code = swapped(block.code, {"kafka://broker:9092/payments": hooks})
+    with served(tmp_path, code, **ENVIRONMENT):
         until = time.monotonic() + PATIENCE
-        while [record.status for record in messages(shop)] != ["published"]:
-            assert time.monotonic() < until, messages(shop)
+        while not isinstance(outcome := send(hooks), Sent):
+            assert time.monotonic() < until, outcome
             time.sleep(0.1)
-    assert (tmp_path / "mails.txt").read_text() == "order-7 12\n"
+        assert charges(tmp_path) == [("order-7", 12)]
+        assert mailed(tmp_path, shop) == "order-7 12\n"
 
 
-@contextmanager
-def served(folder: Path) -> Iterator[str]:
-    """Serves `app:app`, and ends it as a deployment would."""
-    port = free_port()
-    argv = [sys.executable, "-m", "uvicorn", "app:app", "--port", str(port)]
-    with subprocess.Popen(argv, cwd=folder, env=environment()) as process:
-        try:
-            until = time.monotonic() + PATIENCE
-            while not listens(port):
-                assert process.poll() is None
-                assert time.monotonic() < until
-                time.sleep(0.1)
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            process.terminate()
-            # Once it has shut down, uvicorn ends by the signal that it was given.
-            assert process.wait(timeout=PATIENCE) == -signal.SIGTERM
-
-
-def post(url: str) -> None:
-    with urlopen(Request(url, method="POST"), timeout=PATIENCE) as answer:
-        assert answer.status == 200
+def put(folder: Path) -> None:
+    run_console(f"$ postroom put order.paid --store {SHOP} --key order-7 --data '{{\"amount\": 12}}'", folder)
