@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 from tests.unit.integrations.sqla.conftest import DRIVERS, NAMES
+from tests.unit.integrations.sqla.projects import Project
 from tests.unit.stores.catalogues import catalogue
 from tests.unit.stores.homes import Home, PostgresHome, SQLiteHome
 from tests.unit.stores.test_schema import elsewhere
@@ -19,73 +16,7 @@ from tests.unit.stores.test_schema import elsewhere
 from postroom import Message, Outbox
 
 pytestmark = pytest.mark.timeout(240)
-MODELS = """
-import sqlalchemy as sa
-from postroom import TableNames
-from postroom.integrations.sqlalchemy import add_tables
-
-metadata = sa.MetaData()
-sa.Table("orders", metadata, sa.Column("id", sa.Integer, primary_key=True))
-"""
 INVOICES = 'sa.Table("invoices", metadata, sa.Column("id", sa.Integer, primary_key=True))\n'
-FIRST = """
-from alembic import op
-from postroom.integrations import alembic as postroom
-
-revision = "1"
-down_revision = None
-
-"""
-
-
-@dataclass
-class Project:
-    """A folder with models and `alembic init migrations`."""
-
-    folder: Path
-    url: str
-    dialect: str
-
-    def begin(self, more: str = "") -> None:
-        self.alembic("init", "migrations")
-        (self.folder / "models.py").write_text(MODELS + f'add_tables(metadata, "{self.dialect}"{more})\n')
-        env, ini = self.folder / "migrations/env.py", self.folder / "alembic.ini"
-        imports = "import postroom.integrations.alembic\nfrom models import metadata as target_metadata"
-        text = env.read_text().replace("target_metadata = None", imports)
-        assert imports in text
-        schemas = "schema" in more
-        options = f"target_metadata=target_metadata, compare_server_default=True, include_schemas={schemas}"
-        env.write_text(text.replace("target_metadata=target_metadata", options))
-        ini.write_text(ini.read_text().replace("driver://user:pass@localhost/dbname", self.url))
-
-    def alembic(self, *arguments: str, code: int = 0) -> str:
-        return self.run("-m", "alembic", *arguments, code=code)
-
-    def postroom(self, *arguments: str) -> str:
-        return self.run("-m", "postroom", *arguments)
-
-    def run(self, *arguments: str, code: int = 0) -> str:
-        done = subprocess.run(
-            [sys.executable, *arguments],
-            cwd=self.folder,
-            env=os.environ | {"PYTHONPATH": f"{os.environ.get('PYTHONPATH', '')}:{self.folder}"},
-            capture_output=True,
-            text=True,
-            timeout=100,
-            check=False,
-        )
-        assert done.returncode == code, f"{arguments}\n{done.stdout}\n{done.stderr}"
-        return done.stdout + done.stderr
-
-    def migration(self, message: str) -> str:
-        """The text of the migration with this message."""
-        (file,) = (self.folder / "migrations/versions").glob(f"*_{message}.py")
-        return file.read_text()
-
-    def write(self, upgrade: str, downgrade: str = "pass") -> None:
-        """A first migration, by hand."""
-        text = f"{FIRST}def upgrade():\n    {upgrade}\n\n\ndef downgrade():\n    {downgrade}\n"
-        (self.folder / "migrations/versions/1_ours.py").write_text(text)
 
 
 def project_in(folder: Path, home: Home, more: str = "") -> Project:
