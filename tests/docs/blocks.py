@@ -21,7 +21,7 @@ PAGES = [
     *sorted((ROOT / "examples").rglob("*.md")),
 ]
 BROKERS = ("kafka", "sqs", "nats", "redis", "amqp")
-PROJECTS = ("start", "pytest", "alembic")
+PROJECTS = ("start", "pytest", "alembic", "django")
 """Pages whose blocks are the files of one project; see `projects.py`."""
 BLOCK = re.compile(
     r"^(?P<indent> *)(?P<fence>`{3,})(?P<info>[^\n]*)\n(?P<code>.*?)^(?P=indent)(?P=fence)$", re.MULTILINE | re.DOTALL
@@ -84,7 +84,7 @@ KINDS = {
     "fragment": Kind("py"),
     "console": Kind("console", may=CONTINUED),
     "commands": Kind("sh"),
-    "commands of alembic": Kind("sh", "project=alembic"),
+    **{f"commands of {name}": Kind("sh", f"project={name}") for name in ("alembic", "django")},
     "settings": Kind("toml"),
     "sql": Kind("sql", may=frozenset({"store"})),
     "picture": Kind("text"),

@@ -39,6 +39,8 @@ class Project:
     databases: Mapping[str, Mapping[str, Any]]
     postroom: Mapping[str, Any] = field(default_factory=dict)
     routers: list[str] = field(default_factory=list)
+    folder: Path = SITE
+    settings: str = "settings"
 
     @classmethod
     def on(cls, url: str, **more: Any) -> Project:
@@ -74,7 +76,7 @@ class Project:
     def environment(self) -> dict[str, str]:
         return {
             **os.environ,
-            "DJANGO_SETTINGS_MODULE": "settings",
+            "DJANGO_SETTINGS_MODULE": self.settings,
             "TEST_DATABASES": json.dumps(self.databases),
             "TEST_POSTROOM": json.dumps(self.postroom),
             "TEST_ROUTERS": json.dumps(self.routers),
@@ -83,7 +85,7 @@ class Project:
     def _run(self, arguments: list[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-W", "error", *arguments],
-            cwd=SITE,
+            cwd=self.folder,
             env=self.environment(),
             capture_output=True,
             text=True,
