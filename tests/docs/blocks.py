@@ -81,7 +81,7 @@ KINDS = {
     "application": Kind("python", "asgi"),
     **{f"application that {does}": Kind("python", f"asgi={does}") for does in ("puts", "relays", "receives")},
     "webhooks": Kind("python", "server=http received"),
-    "fragment": Kind("py"),
+    "signature": Kind("py", page="docs/reference/api.md"),
     "console": Kind("console", may=CONTINUED),
     "commands": Kind("sh"),
     **{f"commands of {name}": Kind("sh", f"project={name}") for name in ("alembic", "django")},

@@ -42,10 +42,13 @@ def test_there_are_blocks() -> None:
     found = [kind for block in all_blocks() for kind in kinds_of(block)]
     assert len(all_blocks()) >= 50
     assert {"program", "inbox", "console", "commands", "settings", "sql", "url", "picture", "webhooks"} <= set(found)
+    assert {kind for kind in found if " of " in kind} == {kind for kind in KINDS if " of " in kind}
     assert {kind for kind in found if " at " in kind} == {kind for kind in KINDS if " at " in kind}
 
 
-@pytest.mark.parametrize("info", ["", "pyhton", "python server=kakfa", "text server=kafka", "console inbox"])
+@pytest.mark.parametrize(
+    "info", ["", "py", "pyhton", "python server=kakfa", "python project=djnago", "text server=kafka", "console inbox"]
+)
 def test_a_block_that_nobody_would_run_is_found(info: str) -> None:
     (block,) = blocks_of(ROOT / "README.md", f"```{info}\nx\n```\n")
     assert kinds_of(block) == []

@@ -61,12 +61,12 @@ def _is_public(name: str, found: Any) -> bool:
 
 
 def block(code: str) -> str:
-    """A fragment."""
+    """A signature."""
     return f"```py\n{code}\n```"
 
 
 def signature(before: str, thing: Callable[..., Any], *, returns: bool = True) -> str:
-    """How it is called, one argument a line where it is long; a fragment that can be parsed."""
+    """How it is called, one argument a line where it is long; it can be parsed."""
     found = inspect.signature(thing)
     arguments = list(_arguments(found))
     answer = f" -> {_named(found.return_annotation)}" if returns and found.return_annotation is not found.empty else ""
