@@ -9,7 +9,8 @@ import re
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -100,3 +101,11 @@ def charges(folder: Path) -> list[tuple[str, int]]:
     """What an inbox has charged, in the shop of this folder."""
     code = "import sqlite3; print(sqlite3.connect('shop.db').execute('SELECT * FROM charges').fetchall())"
     return list(ast.literal_eval(run(code, folder)))
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    """Waits for it."""
+    end = time.monotonic() + PATIENCE
+    while not is_so():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.1)

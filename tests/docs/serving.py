@@ -5,13 +5,12 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import Request, urlopen
 
-from tests.docs.running import PATIENCE, environment, messages
+from tests.docs.running import PATIENCE, environment, messages, until
 from tests.servers.ports import free_port, listens
 
 MAIL = """
@@ -30,11 +29,8 @@ def served(folder: Path, code: str, **env: str) -> Iterator[str]:
     argv = [sys.executable, "-m", "uvicorn", "app:app", "--port", str(port)]
     with subprocess.Popen(argv, cwd=folder, env=environment() | env) as process:
         try:
-            until = time.monotonic() + PATIENCE
-            while not listens(port):
-                assert process.poll() is None, "it ended before it was ready"
-                assert time.monotonic() < until
-                time.sleep(0.1)
+            until(lambda: listens(port) or process.poll() is not None)
+            assert process.poll() is None, "it ended before it was ready"
             yield f"http://127.0.0.1:{port}"
         finally:
             process.terminate()
@@ -51,8 +47,5 @@ def ask(url: str, method: str = "POST") -> int:
 
 def mailed(folder: Path, store: str) -> str:
     """What was mailed once all of this outbox is published."""
-    until = time.monotonic() + PATIENCE
-    while {record.status for record in messages(store)} != {"published"}:
-        assert time.monotonic() < until, messages(store)
-        time.sleep(0.1)
+    until(lambda: {record.status for record in messages(store)} == {"published"})
     return (folder / "mails.txt").read_text()

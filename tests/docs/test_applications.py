@@ -7,7 +7,6 @@ part of that: with `asgi=puts` it only takes the order; with `asgi=relays` it on
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from urllib.error import HTTPError
 
@@ -16,7 +15,7 @@ from tests.docs.blocks import ROOT, Block, all_of, each
 from tests.docs.console import run_console
 from tests.docs.places import send
 from tests.docs.projects import MODELS, lay_out, swapped
-from tests.docs.running import CHARGES, ORDERS, PATIENCE, SHOP, a_shop, charges, messages
+from tests.docs.running import CHARGES, ORDERS, SHOP, a_shop, charges, messages, until
 from tests.docs.serving import ask, mailed, served
 from tests.servers.ports import free_port
 
@@ -76,10 +75,7 @@ def test_the_inbox_in_an_application_charges_what_is_sent_to_it(block: Block, tm
     hooks = f"http://127.0.0.1:{free_port()}/payments"
     code = swapped(block.code, {"kafka://broker:9092/payments": hooks})
     with served(tmp_path, code, **ENVIRONMENT):
-        until = time.monotonic() + PATIENCE
-        while not isinstance(outcome := send(hooks), Sent):
-            assert time.monotonic() < until, outcome
-            time.sleep(0.1)
+        until(lambda: isinstance(send(hooks), Sent))
         assert charges(tmp_path) == [("order-7", 12)]
         assert mailed(tmp_path, shop) == "order-7 12\n"
 

@@ -11,8 +11,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -20,7 +19,7 @@ import pytest
 from tests.docs.blocks import all_of
 from tests.docs.django_project import a_project, lines
 from tests.docs.projects import files_of, swapped
-from tests.docs.running import PATIENCE
+from tests.docs.running import PATIENCE, until
 from tests.servers.ports import free_port, listens
 from tests.unit.integrations.django.projects import Project
 
@@ -86,14 +85,6 @@ def parcels(project: Project, number: int) -> None:
             return shop.execute("SELECT item FROM shop_parcel").fetchall() == [("lamp",)] * number
 
     until(packed)
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    """Waits for it."""
-    end = time.monotonic() + PATIENCE
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.1)
 
 
 @contextmanager

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from tests.docs.blocks import ROOT, Block, all_of, blocks_of
+from tests.docs.terminal import Terminal
 
 PAGE = ROOT / "docs/start.md"
-EXIT_CODE = re.compile(r"# exit code (\d+)")
 
 
 def test_the_first_ten_minutes_go_as_the_page_says(tmp_path: Path) -> None:
@@ -25,12 +22,12 @@ def page() -> list[Block]:
 
 
 def follow(blocks: Sequence[Block], folder: Path) -> None:
-    came = ""
+    came, terminal = "", Terminal(folder)
     for block in blocks:
         if block.language == "python":
             (folder / block.options["file"]).write_text(block.code)
         elif block.language == "sh":
-            came = "".join(typed(line, folder) for line in block.code.splitlines())
+            came = "".join(terminal.type(line) for line in block.code.splitlines())
         elif came:
             for line in block.code.splitlines():
                 assert re.search(pattern(line), came, re.MULTILINE), f"{line!r} is shown, but this came:\n{came}"
@@ -50,22 +47,9 @@ def test_a_name_that_nobody_has_or_a_line_that_never_comes_is_found(right: str, 
 def test_the_page_has_all_its_steps() -> None:
     """If it is written another way one day, the tests above must not pass by finding nothing."""
     assert [block.options["file"] for block in all_of("file of start")] == ["shop.py", "mail.py", "billing.py"]
+    assert len(all_of("commands of start")) == 7
     languages = [block.language for block in page()]
     assert {name: languages.count(name) for name in languages} == {"sh": 7, "text": 7, "python": 3}
-
-
-def typed(line: str, folder: Path) -> str:
-    """What is printed when this line is typed in that folder."""
-    if line.startswith(("pip install", "export ")):
-        return ""
-    environment = {**os.environ, "COLUMNS": "120", "POSTROOM_STORE": "sqlite:///shop.db", "PYTHON": sys.executable}
-    shell = f'postroom() {{ "$PYTHON" -m postroom "$@"; }}; python() {{ "$PYTHON" "$@"; }}; {line}'
-    done = subprocess.run(
-        ["bash", "-c", shell], cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
-    code = EXIT_CODE.search(line)
-    assert done.returncode == (int(code[1]) if code else 0), f"{line}\n{done.stdout}{done.stderr}"
-    return done.stdout
 
 
 def pattern(line: str) -> str:

@@ -41,7 +41,8 @@ def block(language: str) -> str:
 def statements(dialect: str) -> list[str]:
     """What the page says for a database, one by one; the last deletes."""
     if dialect == "mysql":
-        *_, code = shlex.split(block("sh").replace("\\\n", "\n"))
+        (job,) = all_of("commands at mysql")
+        *_, code = shlex.split(job.code.replace("\\\n", "\n"))
     else:
         code = block(f"sql store={dialect}")
     return [each.strip() for each in code.split(";") if each.strip()]
