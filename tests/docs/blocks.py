@@ -85,6 +85,7 @@ KINDS = {
     "console": Kind("console", may=CONTINUED),
     "commands": Kind("sh"),
     **{f"commands of {name}": Kind("sh", f"project={name}") for name in ("start", "alembic", "django")},
+    "commands of the help": Kind("sh", "help", page="docs/reference/cli.md"),
     "commands that run": Kind("sh", "run"),
     "commands that run at mongo": Kind("sh", "run server=mongo"),
     "commands at mysql": Kind("sh", "server=mysql"),

@@ -1,4 +1,4 @@
-"""Commands that are not run, but could be: what `postroom`, `make` and `pip install` are given is really there."""
+"""Commands that are not run here, but could be typed: what `postroom`, `make` and `pip install` are given is really there."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def _told(text: str) -> Iterator[str]:
         title, *lines = part.removeprefix("\b\n").splitlines()
         indented = [line for line in lines if line.startswith(" ")]
         code = textwrap.dedent("\n".join(indented)).replace("$ ", "")
-        language = "json" if code.startswith("{") else "sh"
+        language = "json" if code.startswith("{") else "sh help"
         yield title
         yield f"```{language}\n{code}\n```"
         yield " ".join(line for line in lines if line not in indented)
