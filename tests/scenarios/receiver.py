@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import os
 import signal
 import sys
@@ -30,6 +31,7 @@ async def work(consumer: Consumer, file: int, stopping: asyncio.Event) -> None:
 
 
 async def main(url: str, group: str, path: str) -> None:
+    faulthandler.register(signal.SIGUSR1)
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
     consumer = open_consumer(url, ConsumerOptions(group=group, prefetch=AT_ONCE))

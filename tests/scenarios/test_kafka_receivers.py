@@ -4,6 +4,7 @@ key's first deliveries are in order, and only what was in hand comes twice."""
 from __future__ import annotations
 
 import asyncio
+import signal
 import subprocess
 import sys
 import time
@@ -28,6 +29,9 @@ ALL = KEYS * EACH
 PACE = "session.timeout.ms=6000&heartbeat.interval.ms=500"
 TWICE = 2 * (500 + AT_ONCE)
 """What two receivers can have done since they last committed, less than a second ago, and what they had in hand."""
+
+LEAVING = 60
+"""Twice as many seconds as a receiver may take: ten to join, where it was about to, and fifteen to leave."""
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -61,7 +65,12 @@ class Post:
         for receiver in self.receivers:
             receiver.terminate()
         for receiver in self.receivers:
-            receiver.wait(30)
+            try:
+                receiver.wait(LEAVING)
+            except subprocess.TimeoutExpired:
+                receiver.send_signal(signal.SIGUSR1)  # it says where it stands
+                time.sleep(1)
+                raise AssertionError(f"a receiver does not end:\n{self.said()}") from None
 
     def kill(self) -> None:
         for receiver in self.receivers:
