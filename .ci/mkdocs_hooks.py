@@ -3,7 +3,7 @@
 - The navigation is made from the folders: a new page is in it at once, under its own title.
 - The changelog is a page, too, and so is what each example says of itself.
 - A link to the code or a test is shown as a name: the site has no code.
-- The options behind a block's language are for the tests.
+- The options behind a block's language are for the tests; of these a file's name is shown above the block.
 - Pictures and code are drawn as large as fits.
 """
 
@@ -28,9 +28,11 @@ ELSEWHERE = {"CHANGELOG.md": CHANGELOG} | {
 if not (DOCS / "index.md").exists():
     ELSEWHERE["README.md"] = "index.md"
 FENCED = re.compile(r"^( *)(`{3,})(.*?)^\1\2$", re.MULTILINE | re.DOTALL)
-INFO = re.compile(r"^( *`{3,})(\w+)[^\n]*", re.MULTILINE)
+INFO = re.compile(r"^( *`{3,})(\w+)(?:[^\n]* file=(\S+))?[^\n]*", re.MULTILINE)
 LINK = re.compile(r"(?<!!)\[((?:[^\]\[]|\[[^\]]*\])+)\]\(([^)\s]+)\)")
-CODE = re.compile(r'<div class="language-(\w+) highlight"><pre>(.*?)</pre>', re.DOTALL)
+CODE = re.compile(
+    r'<div class="language-(\w+) highlight">(?:<span class="filename">[^<]*</span>)?<pre>(.*?)</pre>', re.DOTALL
+)
 SHOWN_AS = {"py": "python", "url": "output", "sh": "bash"}
 HOW_TO: dict[str, tuple[str, ...]] = {
     "First steps": ("put-a-message", "run-a-relay", "handle-messages-once", "pick-*", "test-*"),
@@ -105,7 +107,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def _language(fence: re.Match[str]) -> str:
-    return fence[1] + SHOWN_AS.get(fence[2], fence[2])
+    title = f' title="{fence[3]}"' if fence[3] else ""
+    return fence[1] + SHOWN_AS.get(fence[2], fence[2]) + title
 
 
 def _prose(text: str, uri: str) -> str:

@@ -64,6 +64,12 @@ def test_what_is_for_the_tests_is_not_shown(site: Path) -> None:
         assert not re.search(r'href="[^"]*\.(?:py|sql|md)(?:#|")', text)
 
 
+def test_a_block_that_is_a_file_has_its_name_above_it(site: Path) -> None:
+    django = (site / "how-to/use-with-django.html").read_text()
+    assert "shop/views.py" in re.findall(r'<span class="filename">([^<]*)</span>', django)
+    assert "file=" not in re.sub(r"<script.*?</script>", "", django, flags=re.DOTALL)
+
+
 def test_a_picture_is_told_how_wide_it_is(site: Path) -> None:
     lanes = (site / "explain/lanes.html").read_text()
     columns = re.findall(r'fitted picture" style="--columns: (\d+)"', lanes)
