@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -19,14 +16,12 @@ from postroom.cli.options import store_options
 from postroom.cli.output import write
 from postroom.cli.session import Session
 from postroom.durations import parse_duration
-from postroom.errors import ConfigError, TransportUnavailable
+from postroom.errors import ConfigError
 from postroom.inbox import Inbox, Reception
 from postroom.inbox.opening import consumer_for
-from postroom.inbox.reception import AWAY_FIRST, AWAY_MOST, CONCURRENCY_DEFAULT, Tally
-from postroom.relay.wakeup import Backoff
+from postroom.inbox.reception import CONCURRENCY_DEFAULT, Tally
 from postroom.urls import redact
 
-log = logging.getLogger(__name__)
 PARKED = 3
 """The exit code of a run that parked something."""
 
@@ -83,47 +78,27 @@ def consume(session: Session, source: str, app: str, until_idle: str | None, **o
 
 
 async def _consume(
-    session: Session, inbox: Inbox, source: str, until_idle: timedelta | None, *, handlers: int, **options: Any
+    session: Session,
+    inbox: Inbox,
+    source: str,
+    until_idle: timedelta | None,
+    *,
+    group: str | None,
+    prefetch: int | None,
+    handlers: int,
+    secrets: tuple[str, ...],
 ) -> Tally:
+    consumer = consumer_for(inbox, source, group=group, prefetch=prefetch, secrets=secrets)
     async with session.inbox_store() as store:
-
-        async def opened() -> Reception:
-            consumer = consumer_for(inbox, source, **options)
-            reception = Reception(inbox, store, consumer, concurrency=handlers)
-            try:
-                await reception.open()
-            except BaseException:
-                await consumer.close()
-                raise
-            return reception
-
+        reception = Reception(inbox, store, consumer, concurrency=handlers)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, reception.stop)
         # A job that ends by itself says at once that there is no broker; a service waits for it.
-        reception = await (_patiently(opened) if until_idle is None else opened())
-        if reception is None:
-            return Tally()
-        _on_signals(reception.stop)
-        write(f"inbox {inbox.name}: {redact(source)} to {session.shown_url}, {', '.join(inbox.types) or 'no handlers'}")
-        sys.stdout.flush()
+        if await reception.open(patient=until_idle is None):
+            types = ", ".join(inbox.types) or "no handlers"
+            write(f"inbox {inbox.name}: {redact(source)} to {session.shown_url}, {types}")
+            sys.stdout.flush()
         return await reception.run(until_idle=until_idle)
-
-
-async def _patiently(opened: Callable[[], Awaitable[Reception]]) -> Reception | None:
-    """What was opened, however long the broker is away; None when it was told to end before."""
-    stopping, wait = asyncio.Event(), Backoff(first=AWAY_FIRST, most=AWAY_MOST)
-    _on_signals(stopping.set)
-    while not stopping.is_set():
-        try:
-            return await opened()
-        except TransportUnavailable as exc:
-            log.warning("Nothing can be received: %s", exc)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(stopping.wait(), wait.next())
-    return None
-
-
-def _on_signals(stop: Callable[[], None]) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop)
 
 
 def load(name: str) -> Inbox:

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 from postroom.clock import monotonic, utcnow
-from postroom.errors import StoreUnavailable, TransportUnavailable
+from postroom.errors import PostroomError, StoreUnavailable, TransportUnavailable
 from postroom.failpoints import reach
 from postroom.inbox.batches import gather
 from postroom.inbox.handling import Again, Done, Handling, Parking
@@ -80,12 +80,16 @@ class Reception:
         """Ask it to end: nothing more is received, what is being handled is finished, the rest goes back to the broker."""
         self._stopping.set()
 
-    async def open(self) -> None:
-        """Connect to the broker, so that what is published from now on is received; `run` does it by itself."""
-        if not self._opened:
+    async def open(self, *, patient: bool = False) -> bool:
+        """Connect to the broker, so that what is published from now on is received; `run` does it by itself.
+
+        A broker that is away raises TransportUnavailable; with *patient* it is waited for. False: it was stopped before."""
+        if not self._opened and not self._stopping.is_set():
             await self._inbox.guard.open(self._inbox.name)
-            await self._consumer.open()
-            self._opened = True
+            connect = self._consumer.open
+            await (self._patiently(connect, TransportUnavailable, "received") if patient else connect())
+            self._opened = not self._stopping.is_set()
+        return self._opened
 
     async def run(self, *, until_idle: timedelta | None = None) -> Tally:
         """Receive and handle until `stop`, or until nothing was received for *until_idle* and nothing is in hand."""
@@ -179,7 +183,8 @@ class Reception:
                 async with self._room:
                     if self._stopping.is_set():
                         return
-                    result = await self._patiently(partial(self._handling.one, delivery, unpark=_is_requeued(delivery)))
+                    handle = partial(self._handling.one, delivery, unpark=_is_requeued(delivery))
+                    result = await self._patiently(handle, StoreUnavailable, "handled")
                 if isinstance(result, Again):
                     self.tally.done["failed"] += 1
                     await self._pause(result.after.total_seconds())
@@ -190,14 +195,16 @@ class Reception:
             singly -= 1
             more = self._lines.done(key)
 
-    async def _patiently(self, handle: Callable[[], Awaitable[Came]]) -> Came | None:
-        """What came of it, however long the database is away; None when it was stopped before anything could be tried."""
+    async def _patiently(
+        self, work: Callable[[], Awaitable[Came]], gone: type[PostroomError], what: str
+    ) -> Came | None:
+        """What came of it, however long the database or the broker is away; None when it was stopped before."""
         away = AWAY_FIRST
         while not self._stopping.is_set():
             try:
-                return await handle()
-            except StoreUnavailable as exc:
-                log.warning("Nothing can be handled: %s", exc)
+                return await work()
+            except gone as exc:
+                log.warning("Nothing can be %s: %s", what, exc)
                 await self._pause(away)
                 away = min(2 * away, AWAY_MOST)
         return None
@@ -234,7 +241,8 @@ class Reception:
             async with self._room:
                 if self._stopping.is_set():
                     return
-                worked = await self._patiently(partial(self._handling.many, handler, batch.deliveries))
+                handle = partial(self._handling.many, handler, batch.deliveries)
+                worked = await self._patiently(handle, StoreUnavailable, "handled")
             if worked is None:  # or it was stopped, and nobody begins
                 for key, count in batch.taken.items():
                     self._start(self._work(key, singly=count))

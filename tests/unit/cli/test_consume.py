@@ -112,6 +112,31 @@ def test_told_to_end_while_it_waits_for_a_broker_it_ends(desk: Desk, number: sig
     assert "Traceback" not in err
 
 
+TOLD = """
+import asyncio, os, signal
+from billing import inbox
+from postroom.transports.memory import MemoryConsumer
+
+connect = MemoryConsumer.open
+
+async def told_meanwhile(self):
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.sleep(0.1)
+    await connect(self)
+
+MemoryConsumer.open = told_meanwhile
+"""
+
+
+def test_told_to_end_while_it_connects_it_ends(desk: Desk) -> None:
+    billing(desk, many=0)
+    (desk.folder / "told.py").write_text(TOLD)
+    with consuming(desk, "--app", "told:inbox") as running:
+        out, err = running.communicate(timeout=20)
+    assert running.returncode == 0, err
+    assert out.endswith("received 0\n")
+
+
 def test_a_job_says_at_once_that_there_is_no_broker(desk: Desk) -> None:
     billing(desk, many=0)
     desk(*consume("--from", f"nats://127.0.0.1:{free_port()}/ORDERS")).refuses("No NATS answers", code=1)
