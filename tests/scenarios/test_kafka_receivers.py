@@ -31,7 +31,7 @@ TWICE = 2 * (500 + AT_ONCE)
 """What two receivers can have done since they last committed, less than a second ago, and what they had in hand."""
 
 LEAVING = 60
-"""Twice as many seconds as a receiver may take: ten to join, where it was about to, and fifteen to leave."""
+"""More than twice as many seconds as a receiver may take: ten to join, where it was about to, and fifteen to leave."""
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -8,25 +8,22 @@ import click
 
 from postroom import __version__
 
-COMMANDS = {
-    name: f"postroom.cli.{name}"
-    for name in (
-        "demo",
-        "init",
-        "put",
-        "relay",
-        "consume",
-        "status",
-        "list",
-        "explain",
-        "requeue",
-        "discard",
-        "inbox",
-        "doctor",
-        "bench",
-    )
-}
-"""Where each command is defined, in the order one uses them. `postroom put` need not load what `postroom bench` takes."""
+COMMANDS = (
+    "demo",
+    "init",
+    "put",
+    "relay",
+    "consume",
+    "status",
+    "list",
+    "explain",
+    "requeue",
+    "discard",
+    "inbox",
+    "doctor",
+    "bench",
+)
+"""In the order one uses them, each in the module of its name. `postroom put` need not load what `postroom bench` takes."""
 
 
 class _Commands(click.Group):
@@ -41,7 +38,7 @@ class _Commands(click.Group):
 
 def load(name: str) -> click.Command:
     """The command of this name."""
-    defined = vars(import_module(COMMANDS[name])).values()
+    defined = vars(import_module(f"postroom.cli.{name}")).values()
     return next(each for each in defined if isinstance(each, click.Command) and each.name == name)
 
 
