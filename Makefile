@@ -7,6 +7,7 @@ BIN := $(VENV)/bin
 # What is installed, and from what: a changed file installs anew, an unchanged one costs nothing.
 CORE := $(VENV)/.core
 DEV := $(VENV)/.dev
+BUILD := $(VENV)/.build
 PIP = $(PYTHON) -m pip --python $(BIN)/python install --quiet --disable-pip-version-check
 WORKERS ?= auto
 
@@ -46,7 +47,7 @@ docs: $(DEV) ## Build the documentation into build/docs, and say how to read it
 format: $(DEV) ## Format the code and mend what can be mended
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
 
-wheel: $(DEV) ## Build the wheel and the source archive into dist/
+wheel: $(BUILD) ## Build the wheel and the source archive into dist/
 	@$(BIN)/python -m build --quiet --no-isolation && ls -l dist
 
 clean: ## Remove everything that make has made
@@ -68,7 +69,12 @@ $(CORE): $(BIN)/python pyproject.toml
 	@$(PIP) -c .ci/constraints.txt -e '.[cli]'
 	@touch $@
 
+$(BUILD): $(BIN)/python pyproject.toml .ci/constraints.txt
+	@echo "==> Installing what builds the wheel"
+	@$(PIP) -c .ci/constraints.txt build hatchling
+	@touch $@
+
 $(DEV): $(BIN)/python pyproject.toml .ci/constraints.txt
 	@echo "==> Installing postroom, the drivers it is tested with, and the tools (a minute or two the first time)"
 	@$(PIP) -c .ci/constraints.txt -e '.[dev]'
-	@touch $@ $(CORE)
+	@touch $@ $(CORE) $(BUILD)

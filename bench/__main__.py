@@ -10,7 +10,7 @@ import platform
 import sys
 from collections.abc import Callable, Iterator
 
-from bench import contention, copy, drain, flat, idle, imports, inbox, latency, memory, put, sending, sqlite
+from bench import contention, copy, default, drain, flat, idle, imports, inbox, latency, memory, put, sending, sqlite
 from bench.peers import compare
 from bench.table import Row, progress, table
 
@@ -20,6 +20,7 @@ BENCHMARKS: dict[str, Callable[..., Iterator[Row]]] = {
     "sqlite": sqlite.run,
     "import": imports.run,
     "drain": drain.run,
+    "default": default.run,
     "others": drain.run_others,
     "contention": contention.run,
     "peers": compare.run,

@@ -20,6 +20,7 @@ from postroom.stores import open_store
 BATCH, CONCURRENCY = 4_096, 6
 """The highest median of five settings, six rounds each (3,000 to 8,192 by 4 to 8), to Kafka, in turns with the bare loop;
 others were ruled out on earlier states of the engine."""
+SEND_TIMEOUT, LEASE = timedelta(seconds=30), timedelta(minutes=2)
 PATIENCE_SECONDS = 300
 
 
@@ -35,6 +36,8 @@ class Work:
     table: str = "outbox"
     batch: int = BATCH
     concurrency: int = CONCURRENCY
+    config: RelayConfig | None = None
+    """All of the relay's settings, instead of those two."""
 
 
 @dataclass(slots=True)
@@ -88,7 +91,8 @@ async def _drain_for(work: Work, seconds: float) -> int:
 
 
 async def _drain(work: Work) -> float:
-    config = RelayConfig(batch=work.batch, concurrency=work.concurrency, send_timeout=timedelta(seconds=30))
+    by_hand = RelayConfig(batch=work.batch, concurrency=work.concurrency, send_timeout=SEND_TIMEOUT, lease=LEASE)
+    config = work.config or by_hand
     tables = TableNames(prefix=work.table)
     watch = Stopwatch(work.published)
     listeners = Listeners()

@@ -2,7 +2,7 @@
 
 On PostgreSQL every statement that goes over the wire counts, on SQLite every one that its trace tells of; without BEGIN and
 COMMIT, which ask nothing. PRAGMA data_version, which reads one number and takes no lock, is not a query either. The relay is
-as it is by default; with its lease of 120 s, one heartbeat falls into the 40 s that are looked at.
+as it is by default; with its lease of 30 s, four heartbeats fall into the 40 s that are looked at.
 """
 
 from __future__ import annotations

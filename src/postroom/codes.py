@@ -1,8 +1,9 @@
 """The codes of errors: what each means, and what to do. They stand in `last_error_code`, in events, and in `postroom explain`.
 
 A code says what became of a message; the words of the broker or the handler stand beside it. Besides these there are the
-broker's own: `HTTP_` and a status, `NATS_` and a number, and the names that Kafka and SQS give their errors. A handler's
-`Unacceptable`, `Retryable` and `Fault` bring codes of yours.
+broker's own: `HTTP_` and a status, `NATS_` and a number, and the names that Kafka and SQS give their errors. A redirect
+(`HTTP_3xx`) is never followed: the URL is to be mended. A handler's `Unacceptable`, `Retryable` and `Fault` bring codes of
+yours.
 """
 
 from __future__ import annotations
@@ -22,12 +23,17 @@ AWAY = "see that the broker runs and can be reached"
 
 RELAY = {
     "MAX_ATTEMPTS": Code("it failed at every try; the last error stands beside it", "mend the cause, then requeue"),
-    "CRASH_LOOP": Code("each time it was sent the relay died", "find out why, then requeue: it is sent alone"),
+    "CRASH_LOOP": Code(
+        "each time it was sent or handled the process died", "find out why, then requeue: it goes alone"
+    ),
     "LEASE_LOST": Code("it was in flight when its relay died or lost its lease", WAITS),
     "NO_ROUTE": Code("no route fits its type; it was not sent", "add a route, restart the relays, then requeue"),
     "CORRUPT_PAYLOAD": Code("its body is not the JSON it says it is", "discard it, and put a right one"),
     "EXPIRED": Code("its time was over before it was sent"),
     "ROUTE_PAUSED": Code("its broker is away", AWAY),
+    "ROUTE_SHUT": Code(
+        "its route is shut until a person acts", "mend the route, or take it out, then restart the relay"
+    ),
     "TRANSPORT_ERROR": Code("the transport raised an error of its own", "report it, with the error beside it"),
     "KEY_STOPPED": Code("an earlier message of its key was not sent", WAITS),
     "NOT_STARTED": Code("the time was up before its turn", WAITS),
@@ -46,7 +52,6 @@ REFUSED = {
     "INVALID_SUBJECT": Code("its topic is no subject of NATS", "mend the topic or the route, then requeue"),
     "INVALID_URL": Code("its topic makes no URL", "mend the topic or the route, then requeue"),
     "SSRF_BLOCKED": Code("the URL leads to an address that is not public", "mend the URL, or allow it: `public_only`"),
-    "ENDPOINT_GONE": Code("the receiver answered 410: it is gone for good", "take the route out, or discard"),
     "WRONG_TYPE": Code("what is there under that name is no stream", "choose another name, then requeue"),
     "PRECONDITION_FAILED": Code("the broker refused it; its words stand beside it", "mend the cause, then requeue"),
 }
@@ -55,14 +60,11 @@ REFUSED = {
 FAILED = {
     "TIMEOUT": Code("no answer came in time; it may have arrived", WAITS),
     "NO_ANSWER": Code("the answer does not name it; it may have arrived", WAITS),
+    "CANCELLED": Code("sending it was cut off; it may have arrived", WAITS),
     "CONNECTION_BROKEN": Code("the connection broke before the answer; it may have arrived", WAITS),
     "CONNECTION_LOST": Code("the connection broke before the answer; it may have arrived", WAITS),
     "CHANNEL_CLOSED": Code("RabbitMQ closed the channel; it may have arrived", WAITS),
     "NOT_AUTHORIZED": Code("we may not write there", "give the user the right to"),
-    "NACKED": Code("a queue is full, or could not store it", "see to that queue"),
-    "STREAM_FULL": Code("the stream is full, and refuses what is new", "see to that stream's limits"),
-    "NOT_STORED": Code("the stream could not store it", "see to the server's disk"),
-    "NO_RESPONDERS": Code("no stream answered for its subject", "see that the stream is there and has a leader"),
     "PRODUCER_STOPPED": Code("it was with others when sending had to stop; it may have arrived", WAITS),
     "REFUSED": Code("Redis refused it; its words stand beside it", "mend the cause"),
     "SCRIPT_FAILED": Code("Redis stopped in the middle; it may have arrived", WAITS),
@@ -75,6 +77,14 @@ FAILED = {
 
 BROKER = {
     "UNAVAILABLE": Code("the broker is away", AWAY),
+    "HTTP_401": Code("the receiver does not know who we are", "mend the secret, or the user in the URL"),
+    "HTTP_403": Code("the receiver does not let us in", "see that we may, or mend the URL"),
+    "HTTP_404": Code("there is no such path at the receiver", "mend the URL, or the receiver"),
+    "HTTP_407": Code("a proxy on the way asks who we are", "give a URL that needs no proxy"),
+    "ENDPOINT_GONE": Code(
+        "the receiver answered 410: it is gone for good; its route is shut",
+        "mend the URL, or take the route out, then restart the relay",
+    ),
     "CLOSED": Code("the publisher is not open", WAITS),
     "CONNECT_FAILED": Code("no connection could be made", AWAY),
     "CONNECT_TIMEOUT": Code("no connection was made in time", AWAY),
@@ -90,6 +100,17 @@ BROKER = {
     "NO_SCRIPTS": Code("this Redis runs no scripts", "take one that does"),
     "UNSAFE": Code("this Redis could lose what it confirmed", "do what the sentence beside it says"),
     "NOT_CONFIRMED": Code("what was sent before it is not confirmed", WAITS),
+    "NO_RESPONDERS": Code("no stream answered for its subject", "see that the stream is there and has a leader"),
+    "STREAM_FULL": Code(
+        "the stream, or its account, is full and refuses what is new", "see that it is read, or raise its limits"
+    ),
+    "STREAM_SEALED": Code("the stream is sealed, and takes nothing more", "name another stream in the URL"),
+    "NOT_STORED": Code("the stream could not store it", "see to the server's disk"),
+    "NACKED": Code("a queue is full, or could not store it", "see that the queue is read, or raise its limits"),
+    "BLOCKED": Code("RabbitMQ is short of memory or disk, and takes nothing for now", "see to the server"),
+    "FULL": Code("the broker in memory has no room", WAITS),
+    "NO_LEADER": Code("a partition of Kafka has no leader that can be reached", "see to the brokers"),
+    "NOT_ENOUGH_REPLICAS": Code("too few replicas of a partition are in sync", "see to the brokers"),
     "THROTTLED": Code("it was too much at once", "raise the limit there, or send less"),
     "OUT_OF_MEMORY": Code("Redis's memory is full", "give it more, or trim its streams"),
     "READONLY": Code("this Redis is a replica", "name the primary in the URL"),
@@ -107,13 +128,18 @@ BROKER = {
 
 INBOX = {
     "NO_EVENT": Code("the delivery is no CloudEvent: it has no id or no type", "mend whoever sends it"),
-    "NO_HANDLER": Code("no handler takes its type, and such are to be parked", "add a handler, then requeue"),
+    "NO_HANDLER": Code("no handler takes its type, and such are to be dead", "add a handler, then requeue"),
     "BROKEN_TRANSACTION": Code(
-        "the handler ended the transaction, or hid what broke it", "mend the handler, then requeue"
+        "the handler ended the transaction, or hid what broke it",
+        "mend the handler, look what it has committed, then requeue",
+    ),
+    "UNFINISHED": Code("its last try has not ended: it is being handled now, or its process died in it", WAITS),
+    "HANDLER_TIMEOUT": Code(
+        "the handler ran longer than the inbox's `timeout`", "mend it; it is tried again by itself"
     ),
     "UNACCEPTABLE": Code("the handler said that it will never work", "mend the cause and requeue"),
     "RETRY": Code("the handler said: not now", WAITS),
 }
-"""What an inbox says of a message, besides `MAX_ATTEMPTS`, `CORRUPT_PAYLOAD` and `HANDLER_ERROR`."""
+"""What an inbox says of a message, besides `MAX_ATTEMPTS`, `CRASH_LOOP`, `CORRUPT_PAYLOAD` and `HANDLER_ERROR`."""
 
 CODES = RELAY | REFUSED | FAILED | BROKER | INBOX

@@ -23,6 +23,7 @@ __all__ = ["Limits", "RelayConfig", "RouteConfig", "Settings", "TableNames"]
 
 AfterDeath: TypeAlias = Literal["park", "skip"]
 NoRoute: TypeAlias = Literal["dead", "wait"]
+Preset: TypeAlias = Literal["worker", "kafka"]
 Patterns: TypeAlias = tuple[str, ...]
 Secrets: TypeAlias = tuple[str, ...]
 
@@ -32,6 +33,8 @@ LEASE_PER_SEND = 2
 A lease is renewed each third of it, and no send starts that could outlast what is left: two thirds of the
 lease must hold a whole send, with time to spare for the renewal itself.
 """
+FIRST_BATCH, LARGEST_BATCH = 32, 4_096
+"""Where a batch that nobody set begins, and up to where it grows."""
 MILLISECOND, HOUR = timedelta(milliseconds=1), timedelta(hours=1)
 
 
@@ -49,13 +52,16 @@ class RelayConfig:
     `postroom relay`, a process that exists to be one, runs regardless."""
     concurrency: int = field(default=4, metadata=within(1, 1_000))
     """How many batches are in flight at once. Default 4; 1 to 1,000."""
-    batch: int = field(default=32, metadata=within(1, 10_000))
-    """How many messages are claimed at once, at most. Default 32; 1 to 10,000."""
+    batch: int | None = field(default=None, metadata=within(1, 10_000))
+    """How many messages are claimed at once, at most. Default 32 at first, and then as many as go quickly, up to `batch_max`;
+    given, it stays as it is; 1 to 10,000."""
+    batch_max: int | None = field(default=None, metadata=within(1, 10_000))
+    """Up to how many messages a batch grows by itself. Default 4,096, or `batch` where that is given; 1 to 10,000."""
     poll: timedelta = field(default=timedelta(seconds=0.5), metadata=within(MILLISECOND, HOUR))
     """How long an idle relay waits before it looks again, at most; twice as long where the store tells it of commits.
     Default 0.5 s; 1 ms to 1 h."""
-    lease: timedelta = field(default=timedelta(seconds=120), metadata=within(100 * MILLISECOND, 24 * HOUR))
-    """How long a silent relay keeps its lanes. Default 120 s; 100 ms to 24 h; two send time-outs at least."""
+    lease: timedelta = field(default=timedelta(seconds=30), metadata=within(100 * MILLISECOND, 24 * HOUR))
+    """How long a silent relay keeps its lanes. Default 30 s; 100 ms to 24 h; two send time-outs at least."""
     send_timeout: timedelta = field(default=timedelta(seconds=2.5), metadata=within(MILLISECOND, HOUR))
     """How long one send may take. Default 2.5 s; 1 ms to 1 h."""
     max_attempts: int = field(default=MAX_ATTEMPTS_DEFAULT, metadata=within(1, 1_000_000))
@@ -69,6 +75,13 @@ class RelayConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.batch is not None and self.batch_max is not None and self.batch > self.batch_max:
+            raise ConfigError(
+                f"batch is {self.batch:,} with a batch_max of {self.batch_max:,}; a batch grows from the one to the other, "
+                "so give a larger batch_max, or leave one of them out.",
+                batch=self.batch,
+                batch_max=self.batch_max,
+            )
         if self.lease < LEASE_PER_SEND * self.send_timeout:
             raise ConfigError(
                 f"lease is {format_duration(self.lease)} with a send_timeout of {format_duration(self.send_timeout)}; "
@@ -79,9 +92,49 @@ class RelayConfig:
             )
 
     @property
+    def first_batch(self) -> int:
+        """How many messages are claimed at once at first.
+
+        >>> RelayConfig().first_batch, RelayConfig(batch=500).first_batch, RelayConfig(batch_max=10).first_batch
+        (32, 500, 10)
+        """
+        return self.batch or min(FIRST_BATCH, self.largest_batch)
+
+    @property
+    def largest_batch(self) -> int:
+        """How many messages are claimed at once at most.
+
+        >>> RelayConfig().largest_batch, RelayConfig(batch=500).largest_batch
+        (4096, 500)
+        """
+        return self.batch_max or self.batch or LARGEST_BATCH
+
+    @property
     def retry(self) -> RetryPolicy:
         """The backoff and the cap together."""
         return RetryPolicy(self.backoff, self.max_attempts)
+
+
+PRESETS: dict[str, RelayConfig] = {
+    "worker": RelayConfig(
+        concurrency=4,
+        batch=32,
+        poll=timedelta(seconds=0.5),
+        lease=timedelta(seconds=120),
+        send_timeout=timedelta(seconds=2.5),
+        max_attempts=RetryPolicy.WORKER.max_attempts,
+        backoff=RetryPolicy.WORKER.backoff,
+    ),
+    "kafka": RelayConfig(
+        batch=500, max_attempts=RetryPolicy.TRANSFERS.max_attempts, backoff=RetryPolicy.TRANSFERS.backoff
+    ),
+}
+"""Requirements that have a name: the relay's settings that each asks for."""
+PRESET_FIELDS: dict[str, tuple[str, ...]] = {
+    "worker": ("concurrency", "batch", "poll", "lease", "send_timeout", "max_attempts", "backoff"),
+    "kafka": ("batch", "max_attempts", "backoff"),
+}
+"""Which of them a preset gives."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,6 +188,10 @@ class RouteConfig:
 class Settings:
     """Everything that can be set. Its `repr` shows no URL, since a URL may hold a password."""
 
+    preset: Preset | None = field(default=None, metadata=one_of("worker", "kafka"))
+    """A name for several of the relay's settings, read by `load`; what is given beside it wins. `worker`: batch 32 that never
+    grows, concurrency 4, poll 0.5 s, lease 120 s, send time-out 2.5 s, six attempts with 5 to 160 s between them.
+    `kafka`: batch 500 that never grows, five attempts with 2 s to 10 min between them. Default none."""
     store: str | None = field(default=None, repr=False)
     """The URL of the database. Default none: then it must be given where it is needed."""
     to: str | None = field(default=None, repr=False)

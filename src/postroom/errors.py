@@ -6,13 +6,15 @@ PostroomError
 ├── MissingDependency (ImportError)   a driver is not installed; says which extra to install
 ├── InvalidMessage (ValueError)       a message breaks a limit; nothing was written
 ├── NotInTransaction                  put was given a handle that would commit by itself
+├── NotAwaited                        put was called on an async handle, and not awaited before the commit
 ├── UnknownHandle (TypeError)         put was given something that is no database handle
 ├── StoreError
 │   ├── StoreUnavailable              the database is away, or refuses us           (transient)
 │   ├── SchemaMismatch                the tables are missing, too old or too new
 │   └── DuplicateMessage              a message with this id or idempotency key is already there
 └── TransportError
-    └── TransportUnavailable          the broker is away, or refuses us             (transient)
+    ├── TransportUnavailable          the broker is away                            (transient)
+    └── TransportRefused (ConfigError) the broker is there: our password, or what the URL names, is not
 ```
 
 A message says what happened, to which thing, and what to do. Expected outcomes of a relay's work (sent, rejected, lease lost)
@@ -59,6 +61,10 @@ class NotInTransaction(PostroomError):
     """The handle is not in a transaction: what `put` writes would commit by itself."""
 
 
+class NotAwaited(PostroomError):
+    """A `put` on an async session was not awaited before the commit: nothing was committed."""
+
+
 class UnknownHandle(PostroomError, TypeError):
     """The thing given to `put` is no database handle that Postroom knows."""
 
@@ -86,6 +92,11 @@ class TransportError(PostroomError):
 
 
 class TransportUnavailable(TransportError):
-    """The broker is away, refuses us, or broke the connection."""
+    """The broker is away, or broke the connection."""
 
     transient = True
+
+
+class TransportRefused(TransportError, ConfigError):
+    """What the URL says does not fit the broker: it knows no such user, password, vhost, stream, topic or queue, or there is
+    no host of that name. Waiting does not help: mend the URL, or the broker."""

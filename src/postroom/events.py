@@ -132,7 +132,7 @@ class Expired(_OfMessage):
 
 @dataclass(frozen=True, kw_only=True)
 class RoutePaused:
-    """The broker is away: nothing goes this way for `delay`, and no message pays an attempt for it."""
+    """The broker is away, or the route is wrong: nothing goes this way for `delay`, and no message pays an attempt."""
 
     route: str
     """The route's name."""
@@ -140,8 +140,8 @@ class RoutePaused:
     """Why: one of `postroom.codes`, or the broker's own."""
     error: str = ""
     """What the broker said, in its words."""
-    delay: timedelta
-    """How long nothing goes this way."""
+    delay: timedelta | None
+    """How long nothing goes this way. None: the route is shut until a person mends it and starts the relay anew."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,8 +20,17 @@ POINTS = (
     "before-release",
 )
 """Of a relay. Not every store has all of them."""
-INBOX_POINTS = ("after-received", "after-remembered", "before-handled", "after-handled", "after-failed", "after-parked")
-"""Of an inbox: `before-handled` is before the commit, `after-handled` between it and the acknowledgement."""
+INBOX_POINTS = (
+    "after-received",
+    "after-counted",
+    "after-remembered",
+    "before-handled",
+    "after-handled",
+    "after-failed",
+    "after-buried",
+)
+"""Of an inbox: `after-counted` is before a try of what was delivered before,
+`before-handled` is before the commit, `after-handled` between it and the acknowledgement."""
 
 _armed: str | None = None
 _left = 0

@@ -14,14 +14,46 @@ from typing import Any, Literal, Protocol, Self, TypeAlias
 from uuid import UUID
 
 from postroom.message import Message
-from postroom.transport import Delivery
+from postroom.transport import Delivery, Identity
 
 Outcome: TypeAlias = Literal["handled", "failing", "dead", "requeued"]
-"""Of a message at one consumer. `failing` waits for its next try; `dead` is parked; `requeued` was, and goes again."""
+"""Of a message at one consumer. `failing` waits for its next try; `dead` waits for a person; `requeued` was dead, and goes
+again."""
+
+
+UNFINISHED = "UNFINISHED"
+"""The code of a try that was counted before it began: until it ends, or for good if its process died."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parked:
+class Known:
+    """What is on record of a message at one consumer."""
+
+    consumer: str
+    source: str
+    id: UUID
+    outcome: Outcome
+    attempts: int
+    at: datetime
+    """When that was written."""
+    code: str | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownQuery:
+    """Which of them a person, or the inbox itself, wants. Empty: all of them."""
+
+    consumer: str | None = None
+    ids: Collection[UUID] = ()
+    source: str | None = None
+    outcome: Outcome | None = None
+    limit: int | None = None
+    """Only so many of the newest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadDelivery:
     """A delivery that was given up, with all that it takes to handle it again."""
 
     consumer: str
@@ -36,8 +68,8 @@ class Parked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ParkedQuery:
-    """Which parked deliveries a person wants. Empty: all of them."""
+class DeadQuery:
+    """Which dead deliveries a person wants. Empty: all of them."""
 
     consumer: str | None = None
     ids: Collection[UUID] = ()
@@ -56,17 +88,21 @@ class Transaction(Protocol):
     def handle(self) -> Any:
         """What the handler writes with: the driver's own connection or session; `Outbox.put` takes it."""
 
-    async def remember(self, consumer: str, ids: Collection[UUID]) -> set[UUID]:
+    async def remember(self, consumer: str, events: Collection[Identity]) -> set[Identity]:
         """Write down that these are handled; which of them were not before. Waits for whoever handles one of them now."""
 
-    async def unpark(self, consumer: str, ids: Collection[UUID]) -> None:
-        """These are parked no more."""
+    async def unbury(self, consumer: str, events: Collection[Identity]) -> None:
+        """These are dead no more."""
 
     def is_whole(self) -> bool:
         """Is the transaction as it was begun? Not, when the handler ended it, or swallowed an error that broke it."""
 
+    def is_ended(self) -> bool:
+        """Did the handler end the transaction itself: commit, roll back, or close the handle? Then what it wrote, and the
+        row that says so, may be committed."""
+
     def is_away(self) -> bool:
-        """Did the connection break? Then that was the database, not the handler."""
+        """Did the connection break? Then that was the database, not the handler. One that the handler closed did not break."""
 
 
 class BlockingTransaction(Protocol):
@@ -74,9 +110,10 @@ class BlockingTransaction(Protocol):
 
     @property
     def handle(self) -> Any: ...
-    def remember(self, consumer: str, ids: Collection[UUID]) -> set[UUID]: ...
-    def unpark(self, consumer: str, ids: Collection[UUID]) -> None: ...
+    def remember(self, consumer: str, events: Collection[Identity]) -> set[Identity]: ...
+    def unbury(self, consumer: str, events: Collection[Identity]) -> None: ...
     def is_whole(self) -> bool: ...
+    def is_ended(self) -> bool: ...
     def is_away(self) -> bool: ...
 
 
@@ -97,23 +134,30 @@ class InboxStore(Protocol):
     def blocking(self) -> AbstractContextManager[BlockingTransaction]:
         """Begin one, for sync handlers: called in a thread."""
 
-    async def failed(self, consumer: str, id: UUID, code: str, error: str) -> int:
-        """Count a try that failed, in a transaction of its own; how many there were. 0: it is handled or parked meanwhile."""
+    async def failed(self, consumer: str, event: Identity, code: str, error: str) -> int:
+        """Count a try that failed, in a transaction of its own; how many there were. 0: it is handled or dead meanwhile.
 
-    async def bury(self, consumer: str, delivery: Delivery, code: str, error: str) -> None:
-        """Park the delivery with its bytes, in a transaction of its own. Twice is once; what is handled stays so."""
+        With the code UNFINISHED it is counted before it begins. How it ends, by this or by `remember`, is not counted again."""
 
-    async def parked(self, query: ParkedQuery) -> Sequence[Parked]:
-        """The parked deliveries that match, oldest first."""
+    async def bury(self, consumer: str, delivery: Delivery, code: str, error: str, *, committed: bool = False) -> None:
+        """Park the delivery with its bytes, in a transaction of its own. Twice is once. What is handled stays so, unless it
+        is only the handler that *committed* its row too early."""
 
-    async def requeue(self, query: ParkedQuery) -> int:
+    async def known(self, query: KnownQuery) -> Sequence[Known]:
+        """What is on record of the messages that match, in the order it was written."""
+
+    async def dead(self, query: DeadQuery) -> Sequence[DeadDelivery]:
+        """The dead deliveries that match, oldest first."""
+
+    async def requeue(self, query: DeadQuery) -> int:
         """Let these be handled again, by whoever consumes in that name; with no attempts made. How many."""
 
     async def counts(self) -> Mapping[str, Mapping[Outcome, int]]:
         """How many messages of each consumer are in each state."""
 
-    async def purge(self, before: datetime, *, limit: int = 10_000) -> int:
-        """Forget up to *limit* messages that were handled before this moment; how many. Parked ones stay."""
+    async def purge(self, consumer: str, before: datetime, *, limit: int = 10_000) -> int:
+        """Forget up to *limit* messages that this consumer handled before this moment; how many. Dead ones stay, and so
+        does what other consumers remember: each has a retention of its own."""
 
     async def close(self) -> None:
         """Let go of every connection. Twice is fine."""

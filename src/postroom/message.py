@@ -15,6 +15,7 @@ from uuid import NAMESPACE_OID, UUID, SafeUUID, uuid5
 from postroom import codec
 from postroom.clock import utcnow
 from postroom.errors import InvalidMessage
+from postroom.text import is_storable, one_line
 
 
 class _Unset:
@@ -139,6 +140,26 @@ class Message:
         return dataclasses.replace(self, **changes)
 
 
+class KeyedMessage(Message):
+    """A message that has a key. Annotate a handler's argument with it where the handler needs the key: a message without one
+    is then dead as CORRUPT_PAYLOAD, and the handler is not called."""
+
+    key: str
+
+    @classmethod
+    def of(cls, message: Message) -> KeyedMessage:
+        """Return the same message, as one that has a key. Raises InvalidMessage when it has none.
+
+        >>> KeyedMessage.of(Message("order.paid", key=7)).key
+        '7'
+        """
+        if message.key is None:
+            raise InvalidMessage(f"Message {message.id} has no key, and its handler needs one.", id=str(message.id))
+        keyed = cls.__new__(cls)
+        keyed.__dict__.update(message.__dict__)
+        return keyed
+
+
 class _FromText:
     """A field of a message that a store read as text, made when somebody asks for it: most messages are only passed on, and
     a UUID and a datetime for each of them would be a fifth of what that costs."""
@@ -196,7 +217,7 @@ def from_cloudevent(
     """The message that these CloudEvents attributes and this body are; the inverse of `cloudevent`, but for the source.
 
     An id that is no UUID stands for one that is made of it and of its source, always the same. A time that cannot be read is
-    left to now. InvalidMessage without an id or a type: then it is no event.
+    left to now. InvalidMessage without an id or a type, or with a name that no database can keep: then it is no event of ours.
 
     >>> from_cloudevent({"specversion": "1.0", "id": "7", "source": "shop", "type": "order.paid"}, b"1").type
     'order.paid'
@@ -204,6 +225,7 @@ def from_cloudevent(
     if not attributes.get("id") or not attributes.get("type"):
         what = " and ".join(name for name in ("id", "type") if not attributes.get(name))
         raise InvalidMessage(f"It has no CloudEvents {what}: send it with Postroom, or with these attributes.")
+    _check_storable(attributes, headers)
     return Message(
         attributes["type"],
         key=attributes.get("partitionkey") or attributes.get("subject"),
@@ -218,6 +240,18 @@ def from_cloudevent(
         traceparent=attributes.get("traceparent"),
         idempotency_key=attributes.get("idempotencykey"),
         expires_at=_moment(attributes.get("expirytime")),
+    )
+
+
+def _check_storable(attributes: Mapping[str, str], headers: Mapping[str, str]) -> None:
+    """Raise InvalidMessage, with the name of what it is about, unless every database can keep all of these."""
+    # All of them in one look: this stands in the way of everything that is received.
+    if is_storable("".join([*attributes.values(), *headers, *headers.values()])):
+        return
+    name = next((name for name, value in attributes.items() if not is_storable(value)), None)
+    where = "headers" if name is None else f"CloudEvents {one_line(name)}"
+    raise InvalidMessage(
+        f"Its {where} hold NUL, or half of a surrogate pair: send text that is whole UTF-8, without NUL."
     )
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from importlib import import_module
+from traceback import extract_tb
 from typing import Any
 
+from postroom import containment
+from postroom.containment import Escaped, contained
 from postroom.errors import ConfigError
+from postroom.text import describe
 
 
 def load(name: str, *, shown: str, usage: str) -> Any:
@@ -13,12 +17,30 @@ def load(name: str, *, shown: str, usage: str) -> Any:
     module, colon, path = name.partition(":")
     if not colon or not module or not path:
         raise ConfigError(f"{shown} names nothing: write {usage}.")
-    try:
-        found: Any = import_module(module)
-        for part in path.split("."):
+    found = _imported(module, shown)
+    for part in path.split("."):
+        try:
             found = getattr(found, part)
-    except (ImportError, AttributeError) as exc:
-        raise ConfigError(f"{shown} cannot be loaded: {exc}; check the name and PYTHONPATH.") from exc
-    except Exception as exc:
-        raise ConfigError(f"{shown} cannot be loaded: {type(exc).__name__}: {exc}; mend that module.") from exc
+        except AttributeError as exc:
+            raise ConfigError(f"{shown} cannot be loaded: {exc}; check the name behind the colon.") from exc
     return found
+
+
+def _imported(module: str, shown: str) -> Any:
+    try:
+        with contained():
+            return import_module(module)
+    except Exception as exc:
+        if isinstance(exc, ModuleNotFoundError) and exc.name and f"{module}.".startswith(f"{exc.name}."):
+            raise ConfigError(f"{shown} cannot be loaded: {exc}; check the name and PYTHONPATH.") from exc
+        raised = (exc.__cause__ or exc) if isinstance(exc, Escaped) else exc
+        raise ConfigError(f"{shown} cannot be loaded: {describe(raised)}; mend that module{_place(raised)}.") from exc
+
+
+def _place(error: BaseException) -> str:
+    """Where the user's own code failed: the file and the line of a syntax error, else the last frame outside the import."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f", at {error.filename} line {error.lineno}"
+    frames = [frame for frame in extract_tb(error.__traceback__) if "importlib" not in frame.filename]
+    theirs = [frame for frame in frames if frame.filename not in (__file__, containment.__file__)]
+    return f", at {theirs[-1].filename} line {theirs[-1].lineno}" if theirs else ""

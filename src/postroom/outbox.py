@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from postroom.causation import caused
@@ -27,12 +27,14 @@ class Outbox:
         outbox.put(session, Message("order.paid", key=order.id, data={"amount": 12}))
     ```
 
-    `put` never commits, never rolls back and never opens a transaction: yours decides. It refuses, with the remedy, a
-    handle that is in none, since the message would then commit by itself. It talks to no broker: the relay does, after
-    your commit. All is checked before the first row is written, so that a refused `put` has written nothing.
+    `put` never commits and never rolls back: your transaction decides. It refuses, with the remedy, a handle that is in
+    none, since the message would then commit by itself; only a session of SQLAlchemy begins one here, as at any first
+    statement. It talks to no broker: the relay does, after your commit. All is checked before the first row is written,
+    so that a refused `put` has written nothing.
 
-    On a handle of an async driver `put` returns an awaitable: `await outbox.put(connection, message)`. On any other it
-    has written when it returns. Where OpenTelemetry is set up, each call is a span, and its context goes along.
+    On a handle of an async driver `put` returns a coroutine: `await outbox.put(connection, message)`. Without the `await`
+    nothing is written: type checkers report it, and an async session of SQLAlchemy then refuses to commit. On any other
+    handle `put` has written when it returns. Where OpenTelemetry is set up, each call is a span, and its context goes along.
 
     An error of the driver itself stays that driver's. Two are ours: SchemaMismatch, when the tables are not there, and
     DuplicateMessage, when the id or the idempotency key is; PostgreSQL then wants a rollback, as after any error.
@@ -57,8 +59,8 @@ class Outbox:
     @overload
     def put(self, handle: Sync, message: Message) -> None: ...
     @overload
-    def put(self, handle: Async, message: Message) -> Awaitable[None]: ...
-    def put(self, handle: Any, message: Message) -> Awaitable[None] | None:
+    def put(self, handle: Async, message: Message) -> Coroutine[Any, Any, None]: ...
+    def put(self, handle: Any, message: Message) -> Coroutine[Any, Any, None] | None:
         """Write one message in the transaction that is open on the handle."""
         if not isinstance(message, Message):
             raise InvalidMessage(f"put takes one Message, not {_a(message)}: for several there is put_many.")
@@ -67,8 +69,8 @@ class Outbox:
     @overload
     def put_many(self, handle: Sync, messages: Iterable[Message]) -> None: ...
     @overload
-    def put_many(self, handle: Async, messages: Iterable[Message]) -> Awaitable[None]: ...
-    def put_many(self, handle: Any, messages: Iterable[Message]) -> Awaitable[None] | None:
+    def put_many(self, handle: Async, messages: Iterable[Message]) -> Coroutine[Any, Any, None]: ...
+    def put_many(self, handle: Any, messages: Iterable[Message]) -> Coroutine[Any, Any, None] | None:
         """Write the messages in this order, a thousand in a round trip. None at all is fine, on a handle that is."""
         taken = handle_for(handle)
         if isinstance(messages, Message) or not isinstance(messages, Iterable):
@@ -79,7 +81,7 @@ class Outbox:
                 raise InvalidMessage(f"put_many takes several messages, but one of them is {_a(each)}.")
         return self._write(taken, batch)
 
-    def _write(self, handle: Handle, messages: Sequence[Message]) -> Awaitable[None] | None:
+    def _write(self, handle: Handle, messages: Sequence[Message]) -> Coroutine[Any, Any, None] | None:
         for message in messages:
             check(message, self.limits)
         if len(messages) > 1:
@@ -96,7 +98,7 @@ class Outbox:
         return _tell_after(written, self.listeners, len(messages))
 
 
-async def _tell_after(written: Awaitable[None], listeners: Listeners, count: int) -> None:
+async def _tell_after(written: Coroutine[Any, Any, None], listeners: Listeners, count: int) -> None:
     await written
     _tell(listeners, count)
 

@@ -18,6 +18,7 @@ from postroom.clock import utcnow
 from postroom.errors import DuplicateMessage, StoreError
 from postroom.message import Message
 from postroom.store import Query, Store
+from postroom.text import one_line
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +83,7 @@ class Reconciler:
             except StoreError as exc:
                 if not exc.transient:
                     raise
-                log.warning("%s", exc)
+                log.warning("%s", one_line(str(exc)))
             try:
                 async with asyncio.timeout(self._every.total_seconds()):
                     await self._stopping.wait()

@@ -37,6 +37,8 @@ OPEN: tuple[Status, ...] = ("pending", "sending", "failed")
 SETTLED: tuple[Status, ...] = ("published", "dead", "expired", "discarded")
 """Discarded is not dead: a dead message may park its key, a discarded one never does (R4)."""
 
+ALONE_FROM = 2
+"""A message that was so often in flight when its relay died travels alone (R8)."""
 ERROR_MAX = 512
 """How much of an error's text is kept (requirement B1)."""
 
@@ -139,13 +141,19 @@ class Claim:
     lane: int
     epoch: int
     owner: str
-    solo: bool
-    """Its one message was in flight when a relay died: it may be what killed it, so nothing else travels with it."""
+    lost: int
+    """How often one of its messages was in flight when a relay died, or lost its lease: then all of them were at least once,
+    and one of them may be what killed it (R8)."""
     messages: Sequence[Claimed]
     held: frozenset[str] = frozenset()
     """Keys of it that were waiting behind a failed head; the store looks after them when the claim is settled."""
     emptied: bool = False
     """The store went a long way for these, to the end of the lane: there is nothing behind them, and no use in another look."""
+
+    @property
+    def solo(self) -> bool:
+        """Its one message was lost so often that it travels alone."""
+        return self.lost >= ALONE_FROM
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +181,8 @@ class Settlement:
         }
 
 
+Told: TypeAlias = Callable[[int], None]
+"""Hears how far something has come."""
 Settled: TypeAlias = Literal["settled", "already", "lost"]
 """`already`: this settle was carried out before, and its answer was lost. `lost`: the lane was taken over."""
 
@@ -186,6 +196,8 @@ class RelayInfo:
     host: str = ""
     pid: int = 0
     version: str = ""
+    process: str = ""
+    """Which process it is, beyond its pid: machine start, namespaces, time of start. Empty: nobody can tell (R5)."""
     seen_at: datetime | None = None
 
 
@@ -223,6 +235,8 @@ class Query:
     key: str | None = None
     since: datetime | None = None
     """Written at this moment or later."""
+    before: int | None = None
+    """Only those with a lower seq: with a limit, the next page of a long list."""
     limit: int | None = None
     """The newest so many."""
 
@@ -291,13 +305,23 @@ class Lanes(Protocol):
         """Every lane, in order."""
 
     async def take(
-        self, owner: str, *, limit: int, lease: timedelta, lost: Lost, now: datetime | None = None
+        self,
+        owner: str,
+        *,
+        limit: int,
+        lease: timedelta,
+        lost: Lost,
+        gone: Collection[str] = (),
+        now: datetime | None = None,
     ) -> Sequence[Lane]:
-        """Take up to *limit* lanes that are free or whose lease ran out (R5); each gets the next epoch.
+        """Take up to *limit* lanes that are free, whose lease ran out, or whose owner is among those known to be *gone*
+        (R5); each gets the next epoch.
 
         Whatever an earlier owner still had in flight there is let go in the same transaction: one attempt is added, and
-        *lost* says whether it is retried or buried (R6). A message lost this way travels alone from then on (R8), and of
-        several of one key the first one's wait is the key's."""
+        *lost* says whether it is retried or buried (R6). Of several of one key the first one's wait is the key's.
+
+        A message lost this way travels only with its like, and alone from the second loss on (R8). It is buried only if it
+        was alone when it was lost, in a claim that says so: who was lost in company keeps its last attempt."""
 
     async def renew(
         self, owner: str, lanes: Mapping[int, int], *, lease: timedelta, now: datetime | None = None
@@ -314,10 +338,25 @@ class Flow(Protocol):
     """Messages on their way out."""
 
     async def claim(
-        self, owner: str, lanes: Mapping[int, int], *, limit: int, now: datetime | None = None
+        self,
+        owner: str,
+        lanes: Mapping[int, int],
+        *,
+        limit: int,
+        doubtful: Collection[int] = (),
+        alone: bool = False,
+        now: datetime | None = None,
     ) -> Sequence[Claim]:
         """Claim up to *limit* messages of these lanes (lane to epoch): committed, open, due (R12), oldest first, and
         fairly over the lanes.
+
+        *doubtful* are those of the lanes of which an answer was lost, to a claim or to a settle. Whoever asks holds nothing
+        there, so a claim of this owner there is an orphan, which nobody would ever settle: it is dropped, untouched (R22).
+        This happens behind the lane's lock: where the lost claim's commit is still under way, this one waits for it. And it
+        happens in every doubtful lane, also where nothing is claimed.
+
+        *alone* says that nothing else is in flight in this process, until the claim is settled: it is kept in the claim, for
+        whoever finds it after a crash (R8).
 
         Only lanes that are this owner's at that epoch, by a lock held to the commit (R11), and that have nothing in
         flight. A key whose head waits for its retry or is parked waits as a whole (R13); a message that is not due yet
@@ -341,11 +380,6 @@ class Flow(Protocol):
         Only a hint, and it may come late, too often or never: what is open decides, and polling stands behind it.
         Raises StoreUnavailable when the watch breaks."""
 
-    async def reconcile(self, owner: str, lanes: Mapping[int, int], *, held: Collection[int]) -> int:
-        """Drop this owner's claims in these lanes whose id is not among *held*, untouched; answer how many (R22).
-
-        For a claim whose answer was lost: nobody would ever settle it."""
-
 
 class Desk(Protocol):
     """What a person asks and does."""
@@ -356,14 +390,23 @@ class Desk(Protocol):
     async def find(self, query: Query) -> Sequence[Record]:
         """The messages that match, oldest first."""
 
-    async def requeue(self, query: Query, *, now: datetime | None = None) -> int:
+    async def ids_between(self, first: UUID, last: UUID, *, limit: int) -> Sequence[UUID]:
+        """Up to *limit* ids of messages from the first to the last one, both included, in order: a person typed the beginning
+        of one."""
+
+    async def requeue(self, query: Query, *, now: datetime | None = None, told: Told | None = None) -> int:
         """Put dead and failed messages back to pending, attempts 0, same id; answer how many (R25).
+
+        A thousand in a transaction, from the oldest on: if it ends in between, what was done stays done. *told* hears after
+        each how many there were. What was written after it began is not meant.
 
         Messages in flight, and those of any other status, stay as they are. A parked key moves again when the last
         dead message that parks it is requeued or discarded."""
 
-    async def discard(self, query: Query, *, now: datetime | None = None) -> int:
-        """Settle dead, failed and pending messages as discarded; answer how many. Those in flight stay as they are."""
+    async def discard(self, query: Query, *, now: datetime | None = None, told: Told | None = None) -> int:
+        """Settle dead, failed and pending messages as discarded; answer how many. Those in flight stay as they are.
+
+        A thousand in a transaction, as `requeue` does."""
 
 
 class Store(Schema, Writing, Lanes, Flow, Desk, Protocol):

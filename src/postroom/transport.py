@@ -3,6 +3,10 @@
 `publish` returns only when it knows, for each message, what the broker said. There is no "handed over, probably fine":
 `Sent` means durably confirmed, and an answer that never came is `Failed` with `unknown=True`. What was received is there
 until it is acknowledged: a receiver that dies without a word loses nothing.
+
+Whose fault is it? The message's: `Rejected`, it is dead at once. The route's (a wrong password, a topic of the URL that is not
+there): TransportRefused at the start, `Unavailable` later. The world's (away, full): TransportUnavailable, `Unavailable`.
+Nobody knows: `Failed`, which alone spends an attempt.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import Any, NamedTuple, Protocol, TypeAlias
+from uuid import UUID
 
 from postroom.message import Message
 
@@ -84,11 +89,14 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """The broker, not the message: nothing was tried, so no attempt is spent. The route pauses."""
+    """The broker or the route, not the message: it is away, or full, or wrongly addressed. So no attempt is spent, however
+    often it says so, and the route pauses. Mostly nothing was tried; what was, and is not known to have arrived, goes again."""
 
     code: str = "UNAVAILABLE"
     error: str = ""
     retry_after: timedelta | None = None
+    until_told: bool = False
+    """It will not come back by itself: the route is shut until a person starts the relay anew."""
 
 
 Outcome: TypeAlias = Sent | Failed | Rejected | Unavailable
@@ -113,7 +121,8 @@ class Publisher(Protocol):
         """What this transport promises."""
 
     async def open(self) -> None:
-        """Connect. Raises TransportUnavailable when the broker is away, ConfigError when a setting is unsafe."""
+        """Connect. Raises TransportUnavailable when the broker is away, which is waited for; TransportRefused when it does not
+        let us in, or the URL names what is not there, and ConfigError when a setting is unsafe: those end a start."""
 
     async def publish(self, batch: Sequence[Envelope], *, timeout: timedelta) -> Sequence[Outcome]:
         """Publish the batch and answer, in the same order, what became of each message; within *timeout*.
@@ -161,11 +170,20 @@ class ConsumerOptions:
     """How many messages are in hand at once, received and not yet acknowledged. None: the transport's default."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
     """By which a webhook proves who sent it, newest first."""
+    unsigned: bool = False
+    """Take webhooks that prove nothing: whoever reaches the port may send. Without this, secrets are needed."""
 
     @property
     def asked(self) -> frozenset[str]:
         """The names of the options that ask for something."""
         return frozenset(each.name for each in fields(self) if getattr(self, each.name) != each.default)
+
+
+class Identity(NamedTuple):
+    """By what an inbox knows an event again. CloudEvents: an id is unique within its source, and only there."""
+
+    source: str
+    id: UUID
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -184,6 +202,12 @@ class Delivery:
     message all the same, and the id is then made up: nobody may tell two such apart by it."""
     token: Any = None
     """The transport's own: what an acknowledgement needs."""
+    doubtful: bool = False
+    """The broker does not count, and it may have been delivered before: a receiver that died can have had it in hand."""
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.source, self.message.id)
 
 
 class Consumer(Protocol):
@@ -198,8 +222,8 @@ class Consumer(Protocol):
         """What this transport promises."""
 
     async def open(self) -> None:
-        """Connect. Raises TransportUnavailable when the broker is away, ConfigError when what to read from is not there or
-        a setting is unsafe."""
+        """Connect. Raises TransportUnavailable when the broker is away, which is waited for; TransportRefused when it does not
+        let us in, or what to read from is not there, and ConfigError when a setting is unsafe: those end a start."""
 
     async def receive(self, limit: int, *, wait: timedelta) -> Sequence[Delivery]:
         """Up to *limit* messages, as soon as there is one; none when *wait* is over, or the prefetch is used up.

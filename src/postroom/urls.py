@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from typing import NamedTuple
+from urllib.parse import unquote
 
 from postroom.errors import ConfigError
 
@@ -28,7 +29,15 @@ _DSN_PAIR = re.compile(f"(?s){_PAIR}")
 _DSN_WELL_FORMED = re.compile(rf"(?s)(?:\s*{_PAIR})*\s*")
 _DSN_REST = re.compile(rf"(?is)({_SENSITIVE}\s*=).*")
 
+_DRIVER = re.compile(r"(?i)(postgresql|postgres|mysql|mariadb|sqlite)\+(\w+)://")
 _ADDRESS = re.compile(r"(?:(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[\w.-]*)):)?(?P<port>[0-9]{1,5})", re.ASCII)
+
+_WORD = r"[A-Za-z][a-z]{0,14}"
+_PLAIN = re.compile(rf"@?{_WORD}(?:[-_.]{_WORD})*|v[0-9]{{1,3}}|")
+"""A part of a path that is no token: words as people write them, or a version."""
+_WEBHOOK = {"http", "https"}
+SECRET_MIN = 3
+"""What is shorter is part of ordinary words."""
 
 _NO_USER = {"sqlite", "local", "memory"}
 """After these comes a path or a name, never a user."""
@@ -39,8 +48,13 @@ _NAMED_USER = {"postgresql", "postgres", "mysql", "mariadb", "mongodb"}
 def redact(url: str) -> str:
     """The URL, or libpq's `key=value` spelling of one, with every password and token replaced by `***`.
 
+    Of a webhook only the parts of its path are shown that are plain words, and no values behind the `?`: the rest may be
+    the secret by which its receiver knows us.
+
     >>> redact("postgresql://app:p@ss/w:rd%@db:5432/shop?sslmode=require&sslpassword=x")
     'postgresql://app:***@db:5432/shop?sslmode=require&sslpassword=***'
+    >>> redact("https://hooks.example.com/services/T00/B00/XXXXXXXX?key=1")
+    'https://hooks.example.com/services/***/***/***?key=***'
     >>> redact(r"host=db password='it\\'s' dbname=shop")
     'host=db password=*** dbname=shop'
     """
@@ -50,7 +64,21 @@ def redact(url: str) -> str:
     url = _PARAMETER.sub(rf"\1{HIDDEN}", url)
     match = _SCHEME.match(url)
     scheme, start = (match[1].lower(), match.end()) if match else ("", 0)
-    return url if scheme in _NO_USER else url[:start] + _hide_user(url[start:], scheme)
+    if scheme in _NO_USER:
+        return url
+    shown = _hide_user(url[start:], scheme)
+    return url[:start] + (_hide_tokens(shown) if scheme in _WEBHOOK else shown)
+
+
+def secrets_in(url: str) -> list[str]:
+    """Return what `redact` hides of this URL, in each spelling, the longest first; to be looked for in texts of others."""
+    shown = redact(url)
+    if shown == url:
+        return []
+    match = re.fullmatch("(.+?)".join(map(re.escape, shown.split(HIDDEN))), url, re.DOTALL)
+    found = match.groups() if match else (url,)
+    spellings = {spelling for secret in found for spelling in (secret, unquote(secret))}
+    return sorted((each for each in spellings if len(each) >= SECRET_MIN), key=len, reverse=True)
 
 
 def split_scheme(url: str) -> tuple[str, str]:
@@ -63,6 +91,25 @@ def split_scheme(url: str) -> tuple[str, str]:
     if not match or not match[2]:
         raise ConfigError(f"{redact(url)!r} is no URL; it must start with a scheme, as sqlite:///shop.db does.")
     return match[1].lower(), url[match.end() :]
+
+
+def without_driver(url: str) -> str:
+    """A store's URL without what SQLAlchemy needs in it: the driver, and the driver's own spelling of an option.
+
+    >>> without_driver("postgresql+asyncpg://app@db/shop?ssl=require")
+    'postgresql://app@db/shop?sslmode=require'
+    >>> without_driver("mysql+pymysql://app@db/shop?charset=utf8mb4"), without_driver("mongodb+srv://db/shop")
+    ('mysql://app@db/shop', 'mongodb+srv://db/shop')
+    """
+    found = _DRIVER.match(url)
+    if not found:
+        return url
+    head, mark, query = url[found.end() :].partition("?")
+    options = [option for option in query.split("&") if option and not option.lower().startswith("charset=")]
+    if found[2].lower() == "asyncpg":
+        options = [f"sslmode={option[4:]}" if option.startswith("ssl=") else option for option in options]
+    rest = f"{mark}{'&'.join(options)}" if options else ""
+    return f"{found[1]}://{head}{rest}"
 
 
 class HostPort(NamedTuple):
@@ -99,6 +146,23 @@ def _hide_user(rest: str, scheme: str) -> str:
         return f"{name}:{HIDDEN}@{host}"
     is_shown = scheme.partition("+")[0] in _NAMED_USER or re.search("[/?#]", user)
     return rest if is_shown else f"{HIDDEN}@{host}"
+
+
+def _hide_tokens(rest: str) -> str:
+    """The same, with what may be a token in the path, and every value behind it, hidden."""
+    rest, sharp, fragment = rest.partition("#")
+    where, mark, query = rest.partition("?")
+    host, *path = where.split("/")
+    parts = [part if _PLAIN.fullmatch(part) else HIDDEN for part in path]
+    values = [_hide_parameter(part) for part in query.split("&")]
+    return "/".join([host, *parts]) + mark + "&".join(values) + sharp + (HIDDEN if fragment else "")
+
+
+def _hide_parameter(part: str) -> str:
+    name, equals, value = part.partition("=")
+    if not equals:
+        return HIDDEN if part else ""
+    return f"{name}={HIDDEN if value else ''}"
 
 
 def _redact_dsn(dsn: str) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import postroom
 
 NAMES = {
@@ -53,3 +56,11 @@ def test_every_public_name_says_what_it_is() -> None:
 
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
     assert not hasattr(postroom, "Postman")
+
+
+def test_dir_lists_the_public_names_before_they_are_loaded() -> None:
+    """What completion in an editor or a shell goes by. In a process of its own: here all of them are loaded."""
+    run = subprocess.run(
+        [sys.executable, "-c", "import postroom; print(*dir(postroom))"], capture_output=True, text=True, check=True
+    )
+    assert set(run.stdout.split()) >= NAMES

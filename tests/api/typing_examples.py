@@ -1,9 +1,9 @@
-"""What a type checker sees of `put`: None on a sync handle, an awaitable on an async one. For mypy; never run."""
+"""What a type checker sees of `put`: None on a sync handle, a coroutine on an async one. For mypy; never run."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Awaitable
+from collections.abc import Coroutine
 from typing import Any, assert_type
 
 import aiosqlite
@@ -15,11 +15,12 @@ from asyncpg.pool import PoolConnectionProxy
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
+from postroom.inbox import Inbox, KeyedMessage
 from postroom.message import Message
 from postroom.outbox import Outbox
 from postroom.stores.handles import AsyncHandle, SyncHandle
 
-outbox, message = Outbox(), Message("order.paid")
+outbox, inbox, message = Outbox(), Inbox("billing"), Message("order.paid")
 
 
 class Own:
@@ -61,15 +62,15 @@ def async_handles(
     connection: AsyncConnection,
     own: OwnAsync,
 ) -> None:
-    assert_type(outbox.put(sqlite, message), Awaitable[None])
-    assert_type(outbox.put(psycopg3, message), Awaitable[None])
-    assert_type(outbox.put(plain, message), Awaitable[None])
-    assert_type(outbox.put(pooled, message), Awaitable[None])
-    assert_type(outbox.put(session, message), Awaitable[None])
-    assert_type(outbox.put(scoped, message), Awaitable[None])
-    assert_type(outbox.put(connection, message), Awaitable[None])
-    assert_type(outbox.put(own, message), Awaitable[None])
-    assert_type(outbox.put_many(session, [message]), Awaitable[None])
+    _ = assert_type(outbox.put(sqlite, message), Coroutine[Any, Any, None])
+    _ = assert_type(outbox.put(psycopg3, message), Coroutine[Any, Any, None])
+    _ = assert_type(outbox.put(plain, message), Coroutine[Any, Any, None])
+    _ = assert_type(outbox.put(pooled, message), Coroutine[Any, Any, None])
+    _ = assert_type(outbox.put(session, message), Coroutine[Any, Any, None])
+    _ = assert_type(outbox.put(scoped, message), Coroutine[Any, Any, None])
+    _ = assert_type(outbox.put(connection, message), Coroutine[Any, Any, None])
+    _ = assert_type(outbox.put(own, message), Coroutine[Any, Any, None])
+    _ = assert_type(outbox.put_many(session, [message]), Coroutine[Any, Any, None])
 
 
 def no_handles(
@@ -85,3 +86,27 @@ def no_handles(
     outbox.put(cursor, message)  # type: ignore[call-overload]  # the same
     outbox.put(pool, message)  # type: ignore[call-overload]  # the same
     outbox.put("sqlite:///shop.db", message)  # type: ignore[call-overload]  # the same
+
+
+class Paid:
+    """A payload of somebody's own."""
+
+    amount: int
+
+
+@inbox.on("order.paid")
+def typed_handler(paid: Paid, tx: sqlite3.Connection, message: KeyedMessage) -> None:
+    assert_type(message.key, str)
+    tx.execute("INSERT INTO charges VALUES (?, ?)", [message.key.upper(), paid.amount])
+
+
+@inbox.on("order.paid", batch=10)
+async def typed_batch(paid: list[Paid], tx: sqlite3.Connection, messages: list[KeyedMessage]) -> None:
+    assert_type([each.key for each in messages], list[str])
+    outbox.put(tx, Message("invoice.due", key=messages[0].key))
+
+
+@inbox.on("order.*")
+def plain_handler(message: Message, tx: sqlite3.Connection) -> None:
+    assert_type(message.key, str | None)
+    outbox.put(tx, message)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
-from tests.servers.rabbit import Rabbit
+from tests.servers.rabbit import PASSWORD, Rabbit
 from tests.servers.rabbit_queues import channel_to, fresh_name, make_exchange, remove
 
 from postroom.message import Message
@@ -34,6 +34,18 @@ class RabbitBench:
         await consumer.open()
         self.opened.append(consumer)
         return consumer
+
+    def wrong(self) -> dict[str, Consumer]:
+        url = self.url.partition("?")[0]
+        urls = {
+            "password": f"{url.replace(PASSWORD, 'wrong')}?queue=orders",
+            "vhost": f"{url}no-such-vhost?queue=orders",
+            "queue": f"{url}?queue=not-there",
+            "exchange": f"{url}?exchange=not-there",
+            "host": "amqp://no-such-host.invalid/?queue=orders",
+            "tls": f"{url.replace('amqp://', 'amqps://')}?queue=orders",
+        }
+        return {what: AmqpConsumer(each) for what, each in urls.items()}
 
     async def publish(self, *messages: Message) -> None:
         batch = [Envelope(message, "order.paid") for message in messages]

@@ -12,7 +12,7 @@ from tests.servers.ports import free_port
 
 from postroom.message import Message
 from postroom.testing.contracts import ConsumerContract
-from postroom.transport import Consumer, ConsumerOptions, Envelope, Sent
+from postroom.transport import Consumer, ConsumerOptions, Envelope, Rejected, Sent
 from postroom.transports import open_consumer
 from postroom.transports.http import HttpConsumer, HttpPublisher
 from postroom.transports.http.server import stop_listening
@@ -85,7 +85,7 @@ class Senders:
 
     async def _try(self, message: Message) -> None:
         (outcome,) = await self.publisher.publish([Envelope(message)], timeout=timedelta(seconds=20))
-        if isinstance(outcome, Sent):
+        if isinstance(outcome, Sent | Rejected):  # a relay would not try it again either
             del self.unsent[message]
         else:
             self.unsent[message] = None

@@ -47,6 +47,14 @@ class KafkaTopic:
         await consumer.open()
         return consumer
 
+    def wrong(self) -> dict[str, Consumer]:
+        urls = {
+            "topic": f"{self.url}/not-there",
+            "host": "kafka://no-such-host.invalid:9092/orders",
+            "tls": f"{self.url}/{self.topic}?security.protocol=ssl",
+        }
+        return {what: open_consumer(url) for what, url in urls.items()}
+
     async def publish(self, *messages: Message) -> None:
         outcomes = await self.publisher.publish([Envelope(each) for each in messages], timeout=timedelta(seconds=20))
         assert all(isinstance(outcome, Sent) for outcome in outcomes), outcomes

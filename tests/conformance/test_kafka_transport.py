@@ -37,6 +37,14 @@ class KafkaBroker:
         await asyncio.to_thread(self.own.start_again)
 
 
+def wrong_urls(url: str) -> dict[str, str]:
+    return {
+        "topic": f"{url}/not-there",
+        "host": "kafka://no-such-host.invalid:9092/orders",
+        "tls": f"{url}/orders?security.protocol=ssl",
+    }
+
+
 class TestKafkaTransport(PublisherContract):
     @pytest.fixture
     def broker(self, request: pytest.FixtureRequest) -> Iterator[KafkaBroker]:
@@ -50,5 +58,11 @@ class TestKafkaTransport(PublisherContract):
     async def rig(self, broker: KafkaBroker) -> AsyncIterator[Rig]:
         publisher = KafkaPublisher(broker.url)
         await publisher.open()
-        yield Rig(publisher=publisher, topic=broker.topic, unknown_topic=f"{broker.topic}.not", too_large=TOO_LARGE)
+        yield Rig(
+            publisher=publisher,
+            topic=broker.topic,
+            unknown_topic=f"{broker.topic}.not",
+            too_large=TOO_LARGE,
+            wrong={what: KafkaPublisher(url) for what, url in wrong_urls(broker.url).items()},
+        )
         await publisher.close()

@@ -29,15 +29,22 @@ class Handled:
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
+        self.cancels = False
 
     def sync(self, message: Message) -> str:
         if len(message.body or b"") > 1000:
             raise ValueError("too much for me")
+        if self.cancels:
+            raise asyncio.CancelledError
         self.messages.append(message)
         return "done"
 
     async def awaited(self, message: Message) -> str:
         await asyncio.sleep(0)
+        if self.cancels:
+            somebody_elses = asyncio.ensure_future(asyncio.Event().wait())
+            asyncio.get_running_loop().call_soon(somebody_elses.cancel)
+            await somebody_elses
         return self.sync(message)
 
     async def received(self) -> Sequence[Message]:
@@ -47,7 +54,10 @@ class Handled:
         pytest.skip("a function cannot be away")
 
     async def come_back(self) -> None:
-        return None
+        self.cancels = False
+
+    async def cancel_inside(self) -> None:
+        self.cancels = True
 
 
 class LocalContract(PublisherContract):
@@ -62,14 +72,17 @@ class LocalContract(PublisherContract):
     async def rig(self, broker: Handled) -> AsyncIterator[Rig]:
         publisher = LocalPublisher(self.handler(broker))
         await publisher.open()
-        yield Rig(publisher=publisher, topic="any")
+        yield Rig(publisher=publisher, topic="any", can_be_cancelled=True)
         await publisher.close()
 
     async def test_a_handler_that_raises_fails_and_stops_its_key_alone(self, rig: Rig, broker: Broker) -> None:
         large = a_message(key="a", body=b"x" * 1001)
         behind, other = a_message(key="a"), a_message(key="b")
         outcomes = await self.publish(rig, large, behind, other)
-        assert outcomes[0] == Failed("HANDLER_ERROR", "ValueError: too much for me")
+        assert isinstance(outcomes[0], Failed)
+        said, _, trace = outcomes[0].error.partition("\n")
+        assert (outcomes[0].code, said) == ("HANDLER_ERROR", "ValueError: too much for me")
+        assert 'raise ValueError("too much for me")' in trace, "the end of the traceback"
         assert [isinstance(outcome, Sent) for outcome in outcomes] == [False, False, True]
         assert [arrived.id for arrived in await broker.received()] == [other.id]
 
@@ -85,6 +98,30 @@ class TestSync(LocalContract):
 class TestAsync(LocalContract):
     def handler(self, broker: Handled) -> Callable[[Message], Any]:
         return broker.awaited
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_handler_that_cancels_its_own_task_takes_no_other_message_with_it() -> None:
+    handled: list[str | None] = []
+
+    async def handler(message: Message) -> None:
+        if message.key == "a":
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+        await asyncio.sleep(0.01)
+        handled.append(message.key)
+
+    publisher = LocalPublisher(handler)
+    batch = [Envelope(a_message(key=key)) for key in ("a", "a", "b")]
+    cancelled, behind, other = await publisher.publish(batch, timeout=timedelta(seconds=5))
+    assert isinstance(cancelled, Failed)
+    assert cancelled.unknown
+    assert isinstance(behind, Unavailable)
+    assert isinstance(other, Sent)
+    assert handled == ["b"]
+    await publisher.close()
 
 
 async def hang(message: Message) -> None:
@@ -233,3 +270,21 @@ async def test_what_an_async_function_behind_a_plain_one_does_is_waited_for() ->
     await publisher.close()
     assert (type(good), told) == (Sent, ["good"])
     assert isinstance(bad, Failed)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_an_error_without_words_is_a_failed_try() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    def handler(_: Message) -> None:
+        raise Mute
+
+    publisher = LocalPublisher(handler)
+    await publisher.open()
+    (outcome,) = await publisher.publish([Envelope(a_message())], timeout=timedelta(seconds=5))
+    await publisher.close()
+    assert isinstance(outcome, Failed)
+    assert outcome.error.startswith("Mute")

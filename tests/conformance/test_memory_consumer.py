@@ -11,6 +11,7 @@ import pytest
 from postroom.message import Message
 from postroom.testing.consumer_saboteurs import ConsumerSaboteur, all_consumer_saboteurs
 from postroom.testing.contracts import ConsumerContract
+from postroom.transport import Consumer
 from postroom.transports.memory import MemoryBroker, MemoryConsumer
 
 
@@ -24,6 +25,10 @@ class InMemory:
 
     async def consumer(self, group: str = "billing", *, prefetch: int | None = None) -> MemoryConsumer:
         return self.kind(self.broker, "orders", group=group, prefetch=prefetch or 100)
+
+    def wrong(self) -> dict[str, Consumer]:
+        self.broker.known = frozenset({"orders"})
+        return {"topic": self.kind(self.broker, "nowhere", group="billing")}
 
     async def publish(self, *messages: Message) -> None:
         self.broker.topics["orders"] += messages

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Sequence
 
@@ -21,7 +22,15 @@ class InMemory:
         self.broker = MemoryBroker(known=frozenset({"orders"}), largest=1000)
 
     def rig(self, publisher: type[MemoryPublisher] = MemoryPublisher) -> Rig:
-        return Rig(publisher=publisher(self.broker), topic="orders", unknown_topic="nowhere", too_large=1001)
+        return Rig(
+            publisher=publisher(self.broker, topic="orders"),
+            topic="orders",
+            unknown_topic="nowhere",
+            too_large=1001,
+            wrong={"topic": publisher(self.broker, topic="nowhere")},
+            can_be_full=True,
+            can_be_cancelled=True,
+        )
 
     async def received(self) -> Sequence[Message]:
         return self.broker.topics["orders"]
@@ -30,7 +39,16 @@ class InMemory:
         self.broker.away = True
 
     async def come_back(self) -> None:
-        self.broker.away = False
+        self.broker.away = self.broker.cancels = False
+
+    async def cancel_inside(self) -> None:
+        self.broker.cancels = True
+
+    async def fill(self) -> None:
+        self.broker.full = True
+
+    async def make_room(self) -> None:
+        self.broker.full = False
 
 
 class TestMemoryTransport(PublisherContract):
@@ -51,5 +69,5 @@ class TestMemoryTransport(PublisherContract):
 async def test_every_saboteur_is_caught_by_its_case(saboteur: type[TransportSaboteur]) -> None:
     case = dict(inspect.getmembers(PublisherContract))[saboteur.caught_by]
     broker = InMemory()
-    with pytest.raises((AssertionError, ValueError)):
+    with pytest.raises((AssertionError, ValueError, asyncio.CancelledError)):
         await case(PublisherContract(), broker.rig(saboteur), broker)

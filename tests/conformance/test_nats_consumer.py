@@ -14,7 +14,7 @@ from tests.servers.streams import fresh_stream
 
 from postroom.message import Message
 from postroom.testing.contracts import ConsumerContract
-from postroom.transport import Envelope, Sent
+from postroom.transport import Consumer, Envelope, Sent
 from postroom.transports.nats import NatsConsumer, NatsPublisher
 from postroom.transports.nats.consumer import PREFETCH_DEFAULT
 
@@ -35,6 +35,14 @@ class NatsBench:
         self.made.append(consumer)
         await consumer.open()
         return consumer
+
+    def wrong(self) -> dict[str, Consumer]:
+        urls = {
+            "stream": f"{self.url}/NOT-THERE",
+            "host": f"nats://no-such-host.invalid:4222/{self.stream}",
+            "tls": f"{self.url.replace('nats://', 'tls://')}/{self.stream}",
+        }
+        return {what: NatsConsumer(url) for what, url in urls.items()}
 
     async def publish(self, *messages: Message) -> None:
         publisher = NatsPublisher(f"{self.url}/{self.stream}?subject={self.subject}")

@@ -12,7 +12,7 @@ from tests.servers.valkeyd import Valkey
 
 from postroom.message import Message
 from postroom.testing.contracts import ConsumerContract
-from postroom.transport import Envelope, Sent
+from postroom.transport import Consumer, Envelope, Sent
 from postroom.transports.redis_streams import RedisConsumer, RedisPublisher
 
 HOLD = timedelta(seconds=1.5)
@@ -33,6 +33,14 @@ class Stream:
         await consumer.open()
         self.consumers.append(consumer)
         return consumer
+
+    def wrong(self) -> dict[str, Consumer]:
+        urls = {
+            "password": f"{self.url.replace('://', '://nobody:wrong@')}/orders",
+            "host": "redis://no-such-host.invalid:6379/orders",
+            "stream": f"{self.url}/not-there?create=off",
+        }
+        return {what: RedisConsumer(url) for what, url in urls.items()}
 
     async def publish(self, *messages: Message) -> None:
         publisher = RedisPublisher(f"{self.url}/{self.stream}")

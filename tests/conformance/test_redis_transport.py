@@ -32,21 +32,41 @@ class RedisServer:
         assert self.own is not None
         await asyncio.to_thread(self.own.start_again)
 
+    async def fill(self) -> None:
+        await asyncio.to_thread(set_maxmemory, self.url, 1)
+
+    async def make_room(self) -> None:
+        await asyncio.to_thread(set_maxmemory, self.url, 0)
+
+
+def wrong_urls(url: str) -> dict[str, str]:
+    return {
+        "password": f"{url.replace('://', '://nobody:wrong@')}/orders",
+        "host": "redis://no-such-host.invalid:6379/orders",
+        "stream": f"{url}/not-there?create=off",
+    }
+
 
 class TestRedisTransport(PublisherContract):
     settings = ""
 
     @pytest.fixture
     def broker(self, request: pytest.FixtureRequest, redis_stream: str) -> RedisServer:
-        goes_away = "away" in request.function.__name__
-        own: Valkey | None = request.getfixturevalue("redis_server") if goes_away else None
+        needs_own = any(word in request.function.__name__ for word in ("away", "full"))
+        own: Valkey | None = request.getfixturevalue("redis_server") if needs_own else None
         return RedisServer(own.url if own else request.getfixturevalue("redis_url"), redis_stream, own)
 
     @pytest.fixture
     async def rig(self, broker: RedisServer) -> AsyncIterator[Rig]:
         publisher = RedisPublisher(broker.url + self.settings)
         await publisher.open()
-        yield Rig(publisher=publisher, topic=broker.stream, too_large=LARGEST + 1)
+        yield Rig(
+            publisher=publisher,
+            topic=broker.stream,
+            too_large=LARGEST + 1,
+            wrong={what: RedisPublisher(url) for what, url in wrong_urls(broker.url).items()},
+            can_be_full=True,
+        )
         await publisher.close()
 
 
@@ -59,8 +79,17 @@ class TestRedisTransportThatMakesNoStream(TestRedisTransport):
         publisher = RedisPublisher(broker.url + self.settings)
         await publisher.open()
         unknown = f"{broker.stream}:not"
-        yield Rig(publisher=publisher, topic=broker.stream, unknown_topic=unknown, too_large=LARGEST + 1)
+        yield Rig(
+            publisher=publisher, topic=broker.stream, unknown_topic=unknown, too_large=LARGEST + 1, can_be_full=True
+        )
         await publisher.close()
+
+
+def set_maxmemory(url: str, size: int) -> None:
+    from tests.servers.redis_streams import client_of
+
+    with client_of(url) as client:
+        client.config_set("maxmemory", size)
 
 
 def make_stream(url: str, stream: str) -> None:

@@ -39,6 +39,13 @@ class SqsBench:
         self.consumers.append(consumer)
         return consumer
 
+    def wrong(self) -> dict[str, Consumer]:
+        urls = {
+            "queue": with_queue(self.url, "not-there"),
+            "host": "sqs://eu-central-1/orders?endpoint=http://no-such-host.invalid:4566",
+        }
+        return {what: SqsConsumer(url) for what, url in urls.items()}
+
     async def publish(self, *messages: Message) -> None:
         await self.publisher.open()
         outcomes = await self.publisher.publish([Envelope(message) for message in messages], timeout=TIMEOUT)

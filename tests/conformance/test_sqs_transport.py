@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 import pytest
 from tests.servers import sqs
 from tests.servers.gate import Gate
-from tests.servers.queues import everything_in, fresh_queue
+from tests.servers.queues import everything_in, fresh_queue, with_queue
 
 from postroom.message import Message
 from postroom.testing.contracts import PublisherContract
@@ -40,6 +40,13 @@ class SqsBroker:
         self.gate.open()
 
 
+def wrong_urls(url: str) -> dict[str, str]:
+    return {
+        "queue": with_queue(url, "not-there"),
+        "host": "sqs://eu-central-1/orders?endpoint=http://no-such-host.invalid:4566",
+    }
+
+
 class TestSqsTransport(PublisherContract):
     @pytest.fixture(params=["fifo", "standard"])
     def broker(self, request: pytest.FixtureRequest, sqs_url: str) -> Iterator[SqsBroker]:
@@ -53,5 +60,11 @@ class TestSqsTransport(PublisherContract):
     async def rig(self, broker: SqsBroker) -> AsyncIterator[Rig]:
         publisher = SqsPublisher(broker.url)
         await publisher.open()
-        yield Rig(publisher=publisher, topic=broker.queue, unknown_topic=f"not-{broker.queue}", too_large=TOO_LARGE)
+        yield Rig(
+            publisher=publisher,
+            topic=broker.queue,
+            unknown_topic=f"not-{broker.queue}",
+            too_large=TOO_LARGE,
+            wrong={what: SqsPublisher(url) for what, url in wrong_urls(broker.url).items()},
+        )
         await publisher.close()

@@ -162,11 +162,17 @@ class Agreement(RuleBasedStateMachine):
     def discard(self, query: Query) -> None:
         self.both("discard", query, now=self.now)
 
-    @rule(owner=owners)
-    def reconcile(self, owner: str) -> None:
-        expected = self.run(self.model.reconcile(owner, self.epochs[owner], held=[m.id for m, _ in self.flying]))
-        answer = self.run(self.real.reconcile(owner, self.epochs[owner], held=[r.id for _, r in self.flying]))
-        assert answer == expected
+    @rule(owner=owners, data=st.data())
+    def claim_in_doubt(self, owner: str, data: st.DataObject) -> None:
+        lanes = self.epochs[owner]
+        doubtful = data.draw(st.sets(st.sampled_from(sorted(lanes)))) if lanes else ()
+        both = [
+            self.run(store.claim(owner, lanes, limit=EVERYTHING, doubtful=doubtful, now=self.now))
+            for store in (self.model, self.real)
+        ]
+        expected, claims = both
+        assert [_plain(claim) for claim in claims] == [_plain(claim) for claim in expected]
+        self.flying += zip(expected, claims, strict=True)
 
     @invariant()
     def every_message_is_in_the_same_state(self) -> None:
@@ -176,7 +182,7 @@ class Agreement(RuleBasedStateMachine):
 
 def _plain(claim: Claim) -> tuple[object, ...]:
     messages = [(claimed.seq, claimed.attempts, claimed.message.id) for claimed in claim.messages]
-    return claim.lane, claim.epoch, claim.owner, claim.solo, messages
+    return claim.lane, claim.epoch, claim.owner, claim.lost, messages
 
 
 def _state(record: Any) -> tuple[object, ...]:

@@ -77,7 +77,7 @@ KINDS = {
     "program": Kind("python", may=FILE),
     **{f"file of {name}": Kind("python", f"project={name}", may=FILE) for name in PROJECTS},
     "lines": Kind("python", "given=session"),
-    "inbox": Kind("python", "inbox", may=frozenset({"parks"})),
+    "inbox": Kind("python", "inbox", may=frozenset({"buries"})),
     "application": Kind("python", "asgi"),
     **{f"application that {does}": Kind("python", f"asgi={does}") for does in ("puts", "relays", "receives")},
     "webhooks": Kind("python", "server=http received"),

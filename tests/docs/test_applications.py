@@ -73,7 +73,7 @@ def test_the_inbox_in_an_application_charges_what_is_sent_to_it(block: Block, tm
     billing, *_ = (block for block in all_of("inbox") if block.page == ROOT / "docs/how-to/handle-messages-once.md")
     (tmp_path / "billing.py").write_text(billing.code)
     hooks = f"http://127.0.0.1:{free_port()}/payments"
-    code = swapped(block.code, {"kafka://broker:9092/payments": hooks})
+    code = swapped(block.code, {'"kafka://broker:9092/payments"': f'"{hooks}", unsigned=True'})
     with served(tmp_path, code, **ENVIRONMENT):
         until(lambda: isinstance(send(hooks), Sent))
         assert charges(tmp_path) == [("order-7", 12)]

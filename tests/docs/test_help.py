@@ -88,6 +88,8 @@ def here(line: str, hooks: str) -> str:
     """The line for this machine. Nobody is here to say yes; and doctor ends with 1 when it has found something."""
     for written in ELSEWHERE:
         line = line.replace(written, hooks)
+    if hooks in line and line.startswith("postroom consume"):
+        line += " --unsigned"
     if not shutil.which("jq"):
         line = line.partition(" | jq")[0]
     line = line.replace("postgresql://app@db/shop", SHOP).replace("8081", str(free_port()))
@@ -102,7 +104,7 @@ def works(line: str, hooks: str, store: str, terminal: Terminal) -> None:
         terminal.until(lambda: isinstance(send(hooks), Sent))
         return
     if any(each in line for each in ELSEWHERE):
-        terminal.type(f"postroom consume --from {hooks} --app shop:inbox")
+        terminal.type(f"postroom consume --from {hooks} --app shop:inbox --unsigned")
     new = terminal.type("postroom put order.placed --key order-8").strip()
     terminal.until(lambda: {str(each.message.id): each.status for each in messages(store)}[new] == "published")
 

@@ -1,6 +1,6 @@
 """```python inbox: a `billing.py` with an `inbox`, which charges order-7 once, though it comes twice.
 
-It charges order-8, too, unless `parks=CODE` says how that is parked.
+It charges order-8, too, unless `buries=CODE` says how that is dead.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ asyncio.run(receive())
 
 
 @each("inbox")
-def test_an_inbox_charges_once_and_parks_what_it_says(block: Block, tmp_path: Path) -> None:
+def test_an_inbox_charges_once_and_buries_what_it_says(block: Block, tmp_path: Path) -> None:
     a_shop(tmp_path, CHARGES)
     (tmp_path / "billing.py").write_text(block.code)
     became = ast.literal_eval(run(RECEIVE, tmp_path).splitlines()[-1])
-    if parks := block.options.get("parks"):
+    if buries := block.options.get("buries"):
         assert charges(tmp_path) == [("order-7", 12)]
-        assert became["parked"] == 1
-        assert parked(tmp_path) == [parks]
+        assert became["dead"] == 1
+        assert dead(tmp_path) == [buries]
     else:
         assert sorted(charges(tmp_path)) == [("order-7", 12), ("order-8", -1)]
-        assert "parked" not in became
+        assert "dead" not in became
     assert became["known"] == 1
 
 
-def parked(folder: Path) -> list[str]:
+def dead(folder: Path) -> list[str]:
     listed = command(folder, environment(), "-m", "postroom", "inbox", "list", "--store", SHOP, "--json")
     return [json.loads(line)["code"] for line in listed.stdout.splitlines()]

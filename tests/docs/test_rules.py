@@ -14,7 +14,7 @@ from tests.mutants.table import MUTANTS, Mutant
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src/postroom"
 ROW = re.compile(r"^\| (R\d+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
-RULES = [f"R{number}" for number in range(1, 26)]
+RULES = [f"R{number}" for number in range(1, 27)]
 
 
 class Rule(NamedTuple):

@@ -24,7 +24,7 @@ KAFKA = "kafka://broker:9092/orders"
 PACE = "session.timeout.ms=6000&heartbeat.interval.ms=500"
 """How soon Kafka notices a receiver that was killed: 45 s, if nobody says otherwise."""
 LEASE = "6s"
-"""How soon another relay takes over from one that was killed: 120 s, if nobody says otherwise."""
+"""How soon another relay takes over from one that was killed on another machine: 30 s, if nobody says otherwise."""
 STATES = "SELECT status, count(*) FROM outbox_messages GROUP BY 1"
 
 

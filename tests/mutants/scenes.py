@@ -8,10 +8,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
+import pytest
 from tests.mutants import virtual
 from tests.mutants.world import LEASE, SEND, TRIES, Answer, World, failing
 
 from postroom.clock import utcnow
+from postroom.errors import PostroomError
 from postroom.message import Message
 from postroom.store import Query, Retry
 from postroom.transport import Failed, Outcome, Rejected, Unavailable
@@ -19,7 +21,8 @@ from postroom.transport import Failed, Outcome, Rejected, Unavailable
 Scene = Callable[[World], Awaitable[None]]
 LANES = {
     "a_poison_message_takes_no_innocents_with_it": 4,
-    "who_only_waits_for_its_turn_is_not_lost_with_the_poison": 4,
+    "a_poison_message_in_the_first_lane_takes_no_innocents_with_it": 4,
+    "the_last_try_of_a_suspect_has_nothing_beside_it": 4,
     "lanes_are_shared_and_handed_over_drained": 4,
 }
 """How many lanes the store of a scene has: one, but for these."""
@@ -125,6 +128,25 @@ async def a_lane_slept_through_is_given_up_and_not_renewed(world: World) -> None
     assert lane.epoch == 2
 
 
+async def a_renewal_that_is_answered_past_the_deadline_comes_too_late(world: World) -> None:
+    """R10. The settle gives up when the lane's deadline passes; a moment later a renewal is answered that was asked for
+    in time. The lane is given up all the same: its claim is still there, and only who takes the lane anew lets it go."""
+    world.start("relay")
+    work, heart = world.doors["relay"]
+    work.next["settle"].extend(["refused"] * 500)
+    heart.slow["renew"], heart.lingers = LEASE, LEASE / 12
+    await world.put("a")
+    await asyncio.sleep(LEASE * 0.7)
+    heart.slow["renew"] = LEASE * 0.3
+    await asyncio.sleep(LEASE * 0.4)
+    heart.slow.clear()
+    work.next.clear()
+    await world.until(world.settled)
+    world.check(m0=1)
+    (lane,) = await world.store.lanes()
+    assert lane.epoch == 2, "the lane was kept, with an old claim in it"
+
+
 async def two_relays_of_one_name_are_two(world: World) -> None:
     """R2. A name is for people: who owns a lane is told by more."""
     world.start("relay")
@@ -225,6 +247,38 @@ async def a_claim_whose_answer_was_lost_comes_back(world: World) -> None:
     assert world.tries() == [1, 1]
 
 
+async def what_is_cancelled_from_inside_is_a_failed_try(world: World) -> None:
+    """R26. What the publisher waits for is cancelled, by nobody of ours: the trip goes on, and its lane with it."""
+    world.start("relay", lambda message, time: _cancelled() if (message.data, time) == (0, 1) else None)
+    await world.put("a", "a")
+    await world.until(world.settled)
+    world.check()
+    assert world.tries() == [2, 2]
+
+
+async def a_trip_that_is_cancelled_lets_go_of_its_lane(world: World) -> None:
+    """R26. Somebody's code cancels the very task that carries: its lane is in doubt, and moves on."""
+    world.start("relay", lambda *_: Answer(seconds=SEND / 2))
+    await world.put("a")
+    await world.until(lambda: world.asked[0])
+    for task in world.relays["relay"]._trips:
+        task.cancel()
+    await world.until(world.settled)
+    world.check(m0=1)
+
+
+async def a_relay_whose_heartbeat_ends_ends_too(world: World) -> None:
+    """R26. Without it no lane is ever kept, or given up: better an error that a person sees."""
+    relay = world.start("relay")
+    await world.put("a")
+    await world.until(world.settled)
+    heartbeat = next(task for task in asyncio.all_tasks() if "Heartbeat.run" in repr(task))
+    heartbeat.cancel()
+    await world.until(lambda: world.tasks["relay"].done() or relay._stopping.is_set(), seconds=LEASE)
+    with pytest.raises(PostroomError, match="heartbeat"):
+        await world.tasks.pop("relay")
+
+
 async def a_message_has_as_many_tries_as_it_was_given(world: World) -> None:
     """R13, R23. Then it is dead, and its key waits for a person."""
     world.start("relay", failing(0))
@@ -285,34 +339,49 @@ async def a_lane_is_claimed_once_at_a_time(world: World) -> None:
 
 
 async def a_poison_message_takes_no_innocents_with_it(world: World) -> None:
-    """R6, R8. Message 0 kills its relay, each time. What was lost with it goes alone from then on; it alone dies."""
+    """R6, R8. Message 0 kills its relay, each time. What was lost with it goes in halves, then alone; it alone dies."""
     await _poisoned(world, "a", "b", "d", "e", "k", "f", "g", "i")  # "a" is in the last lane, and the only one there
 
 
-async def who_only_waits_for_its_turn_is_not_lost_with_the_poison(world: World) -> None:
-    """R8. Several travel alone, each in a lane of its own: while one is sent, the others must not even be claimed."""
+async def a_poison_message_in_the_first_lane_takes_no_innocents_with_it(world: World) -> None:
+    """R8. Several are suspects, each in a lane of its own: while one travels alone, the others must not even be claimed."""
     await _poisoned(world, "d", "b", "e", "a", "k", "g", "c", "i")  # "d" is in the first lane, and the only one there
 
 
-async def _poisoned(world: World, *keys: str) -> None:
-    """The message of the first key kills each relay that sends it."""
+async def the_last_try_of_a_suspect_has_nothing_beside_it(world: World) -> None:
+    """R8. While others flow all the time: who would be buried for this loss must be the only one that it can be blamed on."""
+    beside = await _poisoned(world, "d", "b", "e", busy="bk")
+    assert beside[-1] == 0, f"{beside} were in flight beside it"
+    assert max(beside) > 0, "nobody was ever beside it: the others did not go on"
+
+
+async def _poisoned(world: World, *keys: str, busy: str = "") -> list[int]:
+    """The message of the first key kills each relay that sends it, and messages of the busy keys come all the time. How many
+    other claims that relay had in flight each time."""
     victims: list[str] = []
+    beside: list[int] = []
 
     def kill(message: Message, time: int) -> Outcome | Answer | None:
         if message.data != 0:
             return Answer(seconds=SEND / 2)
+        owner = world.relays[victims[-1]].owner
+        beside.append(sum(claim.owner == owner for claim, _ in world.store._claims.values()) - 1)
         world.cut_off(victims[-1])
         return Answer(seconds=10_000, effect=False)
 
     await world.put(*keys)
+    coming = asyncio.get_running_loop().create_task(_keep_putting(world, busy, every=SEND * 0.4))
     for number in range(TRIES + 1):
         victims.append(f"relay-{number}")
         world.start(victims[-1], kill)
-        await world.until(lambda: world.doors[victims[-1]][0].shut or world.settled())
-    assert world.statuses() == ["dead", *["published"] * (len(keys) - 1)]
+        await world.until(lambda: world.doors[victims[-1]][0].shut or world.statuses()[0] == "dead")
+    coming.cancel()
+    await world.until(world.settled)
     assert world.records()[0].last_error_code == "CRASH_LOOP"
     assert world.asked[0] == TRIES
-    world.check(**{f"m{innocent}": 1 for innocent in range(1, len(keys))})
+    assert set(world.statuses()[1:]) == {"published"}
+    world.check(**{f"m{innocent}": TRIES for innocent in range(1, len(world.records()))})
+    return beside
 
 
 # ── ending and sharing: R24 ──
@@ -348,10 +417,14 @@ async def lanes_are_shared_and_handed_over_drained(world: World) -> None:
     assert set(world.tries()) == {1}
 
 
-async def _keep_putting(world: World) -> None:
+def _cancelled() -> Outcome:
+    raise asyncio.CancelledError
+
+
+async def _keep_putting(world: World, keys: str = "abde", every: float = 0.2) -> None:
     while True:
-        await world.put(*"abde")
-        await asyncio.sleep(0.2)
+        await world.put(*keys)
+        await asyncio.sleep(every)
 
 
 def later(attempts: int) -> Retry:

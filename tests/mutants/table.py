@@ -30,9 +30,10 @@ class Mutant:
 
 NO_RECONCILE = Change(
     "relay.py",
-    "await within(self._patience, self._store.reconcile(self.owner, doubtful, held=()))",
-    "pass",
+    "doubtful = self._doubtful & part.keys()",
+    "doubtful = frozenset()",
 )
+LATE_ANSWER_COUNTS = Change("holdings.py", "late = self.expire(now)", "late: list[int] = []")
 NO_EXPIRY = Change("holdings.py", "if held.deadline <= now]", "if held.deadline <= now and False]")
 
 MUTANTS = [
@@ -64,26 +65,22 @@ MUTANTS = [
         ),
     ),
     Mutant(
-        "innocents share a claim with a poison message",
+        "suspects travel with everybody",
         "R8",
         "a_poison_message_takes_no_innocents_with_it",
         (
-            Change("relay.py", "together = [claim for claim in claims if not claim.solo]", "together = claims"),
-            Change("relay.py", "if alone := [claim for claim in claims if claim.solo]:", "if alone := []:"),
+            Change(
+                "suspects.py",
+                "clean, suspects = ([claim for claim in claims if bool(claim.lost) is lost] for lost in (False, True))",
+                "clean, suspects = list(claims), list[Claim]()",
+            ),
         ),
     ),
     Mutant(
-        "those who travel alone wait in flight for their turn",
+        "the last try is not told that it is alone",
         "R8",
-        "who_only_waits_for_its_turn_is_not_lost_with_the_poison",
-        (
-            Change("relay.py", "self._alone = [others.pop(0)]", "self._alone, others = others, []"),
-            Change(
-                "relay.py",
-                "        await self._carry(claims)\n\n    async def _carry(",
-                "        for each in claims:\n            await self._carry([each])\n\n    async def _carry(",
-            ),
-        ),
+        "a_poison_message_in_the_first_lane_takes_no_innocents_with_it",
+        (Change("relay.py", "await self._claim(part, 1, alone=True)", "await self._claim(part, 1)"),),
     ),
     Mutant(
         "renews a lane that it slept through",
@@ -95,6 +92,7 @@ MUTANTS = [
                 "self._tell_lost(self._holdings.expire(monotonic()))\n        asked",
                 "asked",
             ),
+            LATE_ANSWER_COUNTS,
         ),
     ),
     Mutant(
@@ -128,8 +126,8 @@ MUTANTS = [
         (
             Change(
                 "heartbeat.py",
-                "self._holdings.renewed(mine, deadline, asked)",
-                "self._holdings.renewed(mine, monotonic() + self._lease.total_seconds(), asked)",
+                "self._holdings.renewed(mine, deadline, asked, monotonic())",
+                "self._holdings.renewed(mine, monotonic() + self._lease.total_seconds(), asked, monotonic())",
             ),
         ),
     ),
@@ -140,10 +138,22 @@ MUTANTS = [
         (NO_EXPIRY, NO_RECONCILE),
     ),
     Mutant(
+        "a renewal answered past the deadline counts",
+        "R10",
+        "a_renewal_that_is_answered_past_the_deadline_comes_too_late",
+        (LATE_ANSWER_COUNTS,),
+    ),
+    Mutant(
+        "a renewal answered past the deadline counts, and a settle gives up without doubt",
+        "R10",
+        "a_renewal_that_is_answered_past_the_deadline_comes_too_late",
+        (LATE_ANSWER_COUNTS, Change("relay.py", "if lost is None:", "if lost is None and False:")),
+    ),
+    Mutant(
         "goes on in a lane that another relay renewed",
         "R10",
         "what_is_left_of_a_batch_is_not_sent_in_a_lane_that_was_lost",
-        (Change("holdings.py", "return self.drop(lane for lane in asked if lane not in lanes)", "return []"),),
+        (Change("holdings.py", "late + self.drop(lane for lane in asked if lane not in lanes)", "late"),),
     ),
     Mutant(
         "two claims of one relay at once",
@@ -231,7 +241,7 @@ MUTANTS = [
             ),
             Change(
                 "carrier.py",
-                "or len(self._gates) == 1:\n                return UNSENT",
+                "or (len(self._gates) == 1 and not outcome.until_told):\n                return UNSENT",
                 ":\n                return UNSENT\n            outcome = Failed(outcome.code)",
             ),
         ),
@@ -288,6 +298,27 @@ MUTANTS = [
         "R23",
         "what_is_past_its_time_is_not_sent",
         (Change("carrier.py", "and not claimed.expired and", "and"),),
+    ),
+    Mutant(
+        "a cancellation from inside ends the trip quietly",
+        "R26",
+        "what_is_cancelled_from_inside_is_a_failed_try",
+        (
+            Change("gates.py", "with contained():", "if True:"),
+            Change("relay.py", "if task.cancelled():", "if task.cancelled() and False:"),
+        ),
+    ),
+    Mutant(
+        "a cancelled trip keeps its lane",
+        "R26",
+        "a_trip_that_is_cancelled_lets_go_of_its_lane",
+        (Change("relay.py", "if task.cancelled():", "if task.cancelled() and False:"),),
+    ),
+    Mutant(
+        "the heartbeat ends quietly",
+        "R26",
+        "a_relay_whose_heartbeat_ends_ends_too",
+        (Change("relay.py", "beating.add_done_callback(self._heart_stopped)", "pass"),),
     ),
     Mutant(
         "clean stop drops its batch",

@@ -15,7 +15,7 @@ from postroom.store import Query
 from postroom.transport import Failed, Outcome, Rejected, Unavailable
 
 KEYS = "abcdef"
-METHODS = ("claim", "settle", "peek", "reconcile", "renew", "join", "lanes", "relays", "take", "release", "leave")
+METHODS = ("claim", "settle", "peek", "renew", "join", "lanes", "relays", "take", "release", "leave")
 SECONDS = 90.0
 
 

@@ -44,6 +44,8 @@ class Door:
         """What happens to the next calls of a method: "refused" (nothing is done) or "lost" (done, but no answer)."""
         self.slow: dict[str, float] = {}
         """How long the answers of a method travel."""
+        self.lingers = 0.0
+        """How long it takes to break off a call that is cancelled."""
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._store, name)
@@ -56,7 +58,11 @@ class Door:
                 await asyncio.sleep(0.01)
                 raise StoreUnavailable(f"{name}: nobody answers")
             answer = await method(*args, **kwargs)
-            await asyncio.sleep(self.slow.get(name, 0.001))
+            try:
+                await asyncio.sleep(self.slow.get(name, 0.001))
+            except asyncio.CancelledError:
+                await asyncio.sleep(self.lingers)
+                raise
             if fate == "lost":
                 raise StoreUnavailable(f"{name}: the answer was lost")
             return answer

@@ -89,9 +89,38 @@ def test_the_command_without_its_extra_says_which(bare: Environment, tmp_path: P
         assert done.stderr == "The command line needs click and rich: run pip install 'postroom[cli]'.\n"
 
 
+def test_the_install_line_of_the_readme_installs_what_is_here(tmp_path: Path) -> None:
+    (line,) = re.findall(r"^pip install (\S+)", README, re.MULTILINE)
+    # Without the drivers, so that nothing is fetched: what is tested is that this names something that can be had.
+    options = [
+        "--no-deps",
+        "--no-index",
+        "--no-build-isolation",
+        "--disable-pip-version-check",
+        "--target",
+        str(tmp_path),
+    ]
+    subprocess.run([sys.executable, "-m", "pip", "install", *options, *shlex.split(line)], cwd=ROOT, check=True)
+    assert (tmp_path / "postroom" / "__init__.py").exists()
+
+
+def test_the_readme_has_an_inbox_of_a_few_lines() -> None:
+    inbox = re.search(r"^```python inbox\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    assert inbox
+    assert len([line for line in inbox[1].splitlines() if line]) <= 6
+
+
+def test_a_wheel_is_built_without_the_drivers(tmp_path: Path) -> None:
+    make = ["make", "--dry-run", f"VENV={tmp_path / 'new'}", "wheel"]
+    planned = subprocess.run(make, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert "-m build" in planned
+    assert "[dev]" not in planned
+
+
 def test_the_readme_from_the_tables_to_the_list(with_cli: Environment, tmp_path: Path) -> None:
     init = re.search(r"`(postroom init [^`]+)`", README)
     assert init
+    assert init.start() < README.index(first_block("python"))
     says(with_cli, init[1], tmp_path)
     with_cli.python_says(first_block("python"), cwd=tmp_path)
     said = [says(with_cli, line[2:], tmp_path) for line in first_block("console").splitlines()]

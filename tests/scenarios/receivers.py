@@ -18,7 +18,7 @@ from typing import Any
 import psycopg
 from tests.servers.streams import at_once
 
-from postroom.inbox_store import Parked, ParkedQuery
+from postroom.inbox_store import DeadDelivery, DeadQuery
 from postroom.message import Message
 from postroom.stores import open_inbox_store, open_store, sqlite_path
 from postroom.transport import Envelope, Sent
@@ -42,11 +42,14 @@ class Receiver:
     stream: str
     ack_wait: str = "1s"
 
+    @property
+    def source(self) -> str:
+        return f"{self.nats}/{self.stream}?ack_wait={self.ack_wait}"
+
     @contextmanager
     def consuming(self, *options: str, **env: str) -> Iterator[subprocess.Popen[str]]:
-        source = f"{self.nats}/{self.stream}?ack_wait={self.ack_wait}"
         running = subprocess.Popen(
-            [*POSTROOM, "--store", self.store, "--from", source, *options],
+            [*POSTROOM, "--store", self.store, "--from", self.source, *options],
             cwd=self.folder,
             env={**os.environ, **env},
             stdout=subprocess.PIPE,
@@ -115,9 +118,9 @@ class Receiver:
             cursor = connection.execute(statement)
             return cursor.fetchall() if cursor.description else []
 
-    def parked(self) -> list[Parked]:
-        async def parked() -> list[Parked]:
+    def dead(self) -> list[DeadDelivery]:
+        async def dead() -> list[DeadDelivery]:
             async with open_inbox_store(self.store) as store:
-                return list(await store.parked(ParkedQuery()))
+                return list(await store.dead(DeadQuery()))
 
-        return asyncio.run(parked())
+        return asyncio.run(dead())

@@ -92,9 +92,10 @@ class Trip:
         self.put = some.stop
 
     def start(self, what: str) -> None:
+        unsigned = ["--unsigned"] if self.source.startswith("http:") else []
         commands = {
             "relay": ["relay", "--store", self.outbox, "--to", self.to, *RELAY, "--batch", str(self.batch)],
-            "consumer": ["consume", "--store", self.inbox, "--from", self.source, "--app", "app:inbox"],
+            "consumer": ["consume", "--store", self.inbox, "--from", self.source, "--app", "app:inbox", *unsigned],
         }
         self.begun[what] = self._log_size(what)
         with (self.folder / f"{what}.log").open("ab") as said:

@@ -29,6 +29,8 @@ RELAYS = 6
 LEASE_SECONDS = 3.0
 ASLEEP_SECONDS = LEASE_SECONDS + 1
 ASLEEP_MOST = 2
+CAUGHT_SECONDS = 5.0
+"""How long a fault waits for a relay to have something in flight."""
 OPTIONS = ["--lease", "3s", "--send-timeout", "1s", "--poll", "100ms", "--batch", "8", "--max-attempts", "5"]
 OPTIONS += ["--backoff", "100ms,200ms"]
 HANDLER = """
@@ -104,6 +106,7 @@ class Storm:
 
     async def rage(self, seconds: float) -> None:
         """A fault a second or so: each kind as often as the others, in random order, to a random relay."""
+        await self.all_at_work()
         clock = asyncio.get_running_loop()
         end = clock.time() + seconds
         kinds: list[str] = []
@@ -129,16 +132,20 @@ class Storm:
         """Who has come so far as to say so in the database: before that, a signal would just end it."""
         return {relay.name for relay in await self.ask(self.store.relays)}
 
+    async def all_at_work(self) -> None:
+        """Wait for everybody: a machine may be slow to start six processes."""
+        async with asyncio.timeout(60):
+            while not {process.name for process in self.running} <= await self.at_work():
+                self.look_for_deserters()
+                await asyncio.sleep(0.05)
+
     async def strike(self, kind: str, victim: Process) -> None:
         self.faults[kind] += 1
         if kind == "end":
             victim.popen.send_signal(signal.SIGTERM)
             self.leaving.append(victim)
         else:
-            victim.popen.send_signal(signal.SIGSTOP)
-            victim.asleep = True
-            # By the clock, whatever else waits: it may have stopped with a lock in its hand that we are waiting for.
-            asyncio.get_running_loop().call_later(ASLEEP_SECONDS, victim.wake)
+            await self.catch(victim)
             await self.note_what_it_holds(victim)
         if kind == "sleep":
             return
@@ -149,10 +156,31 @@ class Storm:
         self.running.remove(victim)
         self.start()
 
+    async def catch(self, victim: Process) -> None:
+        """Stop it while something of it is in flight, as the database says: one that holds nothing goes on, and is caught
+        again when it does. After a while it is left stopped as it is."""
+        clock = asyncio.get_running_loop()
+        end = clock.time() + CAUGHT_SECONDS
+        while True:
+            victim.popen.send_signal(signal.SIGSTOP)
+            victim.asleep = True
+            # By the clock, whatever else waits: it may have stopped with a lock in its hand that we are waiting for.
+            waking = clock.call_later(ASLEEP_SECONDS, victim.wake)
+            if await self.held_by(victim) or clock.time() > end:
+                return
+            waking.cancel()
+            victim.wake()
+            while not await self.held_by(victim) and clock.time() <= end:
+                await asyncio.sleep(0.01)
+
+    async def held_by(self, victim: Process) -> list[Record]:
+        """What it has in flight."""
+        sending = await self.ask(lambda: self.store.find(Query(status="sending")))
+        return [record for record in sending if (record.owner or "").startswith(f"{victim.name}:")]
+
     async def note_what_it_holds(self, victim: Process) -> None:
-        for record in await self.ask(lambda: self.store.find(Query(status="sending"))):
-            if (record.owner or "").startswith(f"{victim.name}:"):
-                self.in_flight[name_of(record)] += 1
+        for record in await self.held_by(victim):
+            self.in_flight[name_of(record)] += 1
         for lane in await self.ask(self.store.lanes):
             if (lane.owner or "").startswith(f"{victim.name}:"):
                 self.orphaned[lane.lane] = lane.epoch
@@ -172,10 +200,7 @@ class Storm:
         """Everybody wakes up and is told to end; one last relay carries what is left, as often as a person must help."""
         for process in self.running:
             process.wake()
-        async with asyncio.timeout(60):
-            while not {process.name for process in self.running} <= await self.at_work():
-                self.look_for_deserters()
-                await asyncio.sleep(0.05)
+        await self.all_at_work()
         for process in self.running:
             process.popen.send_signal(signal.SIGTERM)
         self.leaving += self.running

@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.scenarios.conftest import DATABASES, url_of
 
+from postroom.clock import monotonic
 from postroom.config import RelayConfig
 from postroom.errors import ConfigError, StoreError, StoreUnavailable
 from postroom.events import Event, Listeners, RoutePaused
 from postroom.message import Message
 from postroom.relay import Drained, Relay, Route
 from postroom.retry import RetryPolicy, Table
-from postroom.store import Claim, Lane, Query, Store
+from postroom.store import Claim, Lane, Query, Settled, Store
 from postroom.stores import open_store, open_waker
 from postroom.stores.memory import MemoryStore
 from postroom.stores.postgres import PostgresStore
@@ -319,6 +320,44 @@ async def test_a_route_that_is_away_is_asked_again_and_costs_no_attempt(store: S
     assert {record.attempts for record in await store.find(Query())} == {1}
 
 
+GONE = Unavailable("ENDPOINT_GONE", "410 Gone", until_told=True)
+
+
+async def test_a_drain_ends_when_its_only_route_is_shut_until_a_person_acts(store: Store) -> None:
+    await store.put(messages(50, keys=10))
+    gone = Scripted(lambda *_: GONE)
+    assert await drain(store, gone) == Drained(dead=0, parked=0, shut=("default",))
+    assert sum(gone.asked.values()) <= CONFIG.first_batch * CONFIG.concurrency
+    assert {record.attempts for record in await store.find(Query())} == {0}
+    assert "ENDPOINT_GONE" in {record.last_error_code for record in await store.find(Query())}
+
+
+async def test_a_shut_route_leaves_the_others_going_and_the_drain_ends_after_them(store: Store) -> None:
+    kinds = ["x.made", "y.made"] * 20
+    await store.put([Message(kind, key=f"{kind}{number}", data=number) for number, kind in enumerate(kinds)])
+    gone = Scripted(lambda *_: GONE)
+    # The last of the other route is retried for longer than anything else happens.
+    slow = RetryPolicy(Table((2 * timedelta(seconds=1),)), max_attempts=3)
+    there = Scripted(lambda message, time: Failed("TIMEOUT") if message.data == 39 and time == 1 else None)
+    routes = [Route(to=gone, pattern="x.*", name="gone"), Route(to=there, pattern="y.*", name="there", retry=slow)]
+    drained = await asyncio.wait_for(Relay(store, routes, config=CONFIG).drain(), 30)
+    assert drained == Drained(dead=0, parked=0, shut=("gone",))
+    assert len(there.arrived()) == 20
+    left = await store.find(Query(type="x.made"))
+    assert {record.attempts for record in left} == {0}
+    assert {record.last_error_code for record in left} == {"ENDPOINT_GONE", "ROUTE_SHUT"}
+
+
+async def test_a_relay_started_anew_asks_a_shut_route_again(store: Store) -> None:
+    await store.put(messages(3))
+    told = False
+    publisher = Scripted(lambda *_: None if told else GONE)
+    assert (await drain(store, publisher)).shut
+    told = True
+    assert await drain(store, publisher) == Drained(dead=0, parked=0)
+    assert len(publisher.arrived()) == 3
+
+
 async def test_a_message_waits_for_its_route_if_so_configured(store: Store) -> None:
     await store.put([Message("odd.type", key="a", data=1), Message("order.paid", key="a", data=2)])
     publisher = Scripted(lambda *_: None)
@@ -359,10 +398,8 @@ async def test_a_database_that_does_not_answer_is_not_waited_for_longer_than_the
     class Hanging(MemoryStore):
         hangs = 1
 
-        async def claim(
-            self, owner: str, lanes: Mapping[int, int], *, limit: int, now: datetime | None = None
-        ) -> Sequence[Claim]:
-            claims = await super().claim(owner, lanes, limit=limit, now=now)
+        async def claim(self, *args: Any, **kwargs: Any) -> Sequence[Claim]:
+            claims = await super().claim(*args, **kwargs)
             if claims and self.hangs:
                 self.hangs -= 1
                 await asyncio.Event().wait()  # carried out, and the answer never comes
@@ -384,10 +421,8 @@ async def test_a_claim_whose_answer_was_lost_is_found_though_other_lanes_flow_al
     class Forgetful(MemoryStore):
         forgets = True
 
-        async def claim(
-            self, owner: str, lanes: Mapping[int, int], *, limit: int, now: datetime | None = None
-        ) -> Sequence[Claim]:
-            claims = await super().claim(owner, lanes, limit=limit, now=now)
+        async def claim(self, *args: Any, **kwargs: Any) -> Sequence[Claim]:
+            claims = await super().claim(*args, **kwargs)
             if claims and self.forgets:
                 self.forgets = False
                 await self.put([Message("order.paid", key="b", data="more")])
@@ -462,3 +497,51 @@ async def test_a_lone_message_is_found_by_the_first_claim_whatever_its_lane(
     relay.stop()
     await running
     assert needed == [1] * 8
+
+
+async def test_a_settle_that_gives_up_leaves_its_lane_in_doubt() -> None:
+    """R10. Nobody knows whether it was carried out."""
+
+    class NeverSettles(MemoryStore):
+        async def settle(self, *args: Any, **kwargs: Any) -> Mapping[int, Settled]:
+            raise StoreUnavailable("nobody answers")
+
+        async def renew(self, *args: Any, **kwargs: Any) -> frozenset[int]:
+            raise StoreUnavailable("nobody answers")
+
+    store = NeverSettles()
+    await store.put(messages(1))
+    config = replace(CONFIG, lease=timedelta(seconds=1), send_timeout=timedelta(milliseconds=100))
+    relay = Relay(store, [Route(to=Scripted(lambda *_: None))], config=config)
+    running = asyncio.create_task(relay.run())
+    async with asyncio.timeout(20):
+        while not relay._doubtful:
+            await asyncio.sleep(0.01)
+    relay.stop()
+    await running
+
+
+async def test_the_last_try_of_a_suspect_waits_until_nothing_else_is_under_way() -> None:
+    """R8. And it tells the store that it is alone."""
+    asked: list[bool] = []
+
+    class Listening(MemoryStore):
+        async def claim(self, *args: Any, **kwargs: Any) -> Sequence[Claim]:
+            asked.append(kwargs["alone"])
+            return await super().claim(*args, **kwargs)
+
+    relay = Relay(Listening(), [Route(to=Scripted(lambda *_: None))], config=CONFIG)
+    relay._holdings.add([Lane(3, 1, relay.owner, None)], monotonic() + 60)
+    over = asyncio.Event()
+
+    async def other() -> None:
+        await over.wait()
+
+    under_way = asyncio.create_task(other())
+    relay._trips[under_way] = {}
+    trying = asyncio.create_task(relay._try_alone(3))
+    await asyncio.sleep(0.05)
+    assert not asked, "it was claimed while something else was under way"
+    over.set()
+    assert await trying
+    assert asked == [True]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -24,9 +25,9 @@ def url(database: str) -> str:
 
 
 @contextmanager
-def a_relay(url: str, name: str) -> Iterator[subprocess.Popen[bytes]]:
+def a_relay(url: str, name: str, lease: str = "3s") -> Iterator[subprocess.Popen[bytes]]:
     command = [*POSTROOM, "relay", "--store", url, "--to", "memory://", "--owner", name]
-    command += ["--lease", "3s", "--send-timeout", "1s"]
+    command += ["--lease", lease, "--send-timeout", "1s"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
         yield process
@@ -71,9 +72,18 @@ def test_two_live_relays_and_a_dead_one_are_shown_as_such(url: str) -> None:
         }
         processes["west"].send_signal(signal.SIGKILL)
         processes["west"].wait()
-        until(lambda: not relays(url)["west"]["alive"])
-        assert rows(url)["west"][-1] == "silent"
+        found = relays(url)
+        assert (found["west"]["state"], found["west"]["alive"]) == ("gone", False), "its process is no more"
         until(lambda: relays(url)["north"]["lanes"] + relays(url)["south"]["lanes"] == 64)
         until(lambda: all(relays(url)[name]["alive"] for name in ("north", "south")))
-        assert relays(url)["west"]["lanes"] == 0
-        assert not relays(url)["west"]["alive"]
+        until(lambda: "west" not in relays(url))
+
+
+def test_a_relay_that_stands_still_is_shown_as_silent_and_when_its_lanes_are_taken_over(url: str) -> None:
+    with a_relay(url, "west", "15s") as west:
+        until(lambda: relays(url).get("west", {}).get("lanes") == 64)
+        west.send_signal(signal.SIGSTOP)
+        until(lambda: relays(url)["west"]["state"] == "silent")
+        shown = status(url)
+        assert re.search(r"^west .* ago, silent$", shown, re.MULTILINE)
+        assert re.search(r"^west is silent: its lanes are taken over (in [\d.]+m?s|now)\.$", shown, re.MULTILINE)

@@ -3,17 +3,22 @@ real HTTP receiver, on SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.scenarios.clerk import POSTROOM, Desk, Receiver, until
 from tests.scenarios.outages import outage_of
+
+from postroom.stores import open_store
 
 
 @pytest.fixture
@@ -106,8 +111,17 @@ def test_w104_attempts_used_up_then_requeued_by_hand_succeeds(desk: Desk, receiv
 # ── B7: the failure table ──
 
 
+async def as_if_elsewhere(url: str) -> None:
+    """Let the relays on record be of another machine: nobody here can tell whether their processes live."""
+    async with open_store(url) as store:
+        for relay in await store.relays():
+            await store.leave(relay.owner)
+            await store.join(replace(relay, process=""))
+
+
 def test_b7_a_crash_leaves_it_sending_until_its_lease_ends(desk: Desk, receiver: Receiver) -> None:
-    """The lease is the worker's own setting: nobody touches the message before it has run out."""
+    """The lease is the worker's own setting: nobody touches the message before it has run out, unless its process is known
+    to be gone. Of one on another machine nobody knows."""
     receiver.delay = lambda number: 30.0 if number == 1 else 0.0
     desk("put", "order.paid", "--key", "7", "--data", "1")
     first = desk.start("--lease", "6s")
@@ -115,6 +129,7 @@ def test_b7_a_crash_leaves_it_sending_until_its_lease_ends(desk: Desk, receiver:
     first.kill()
     first.wait()
     killed = time.monotonic()
+    asyncio.run(as_if_elsewhere(desk.url))
     second = desk.start("--lease", "2s")
     until(lambda: len(receiver.got) == 2)
     # The last renewal was at most a third of the lease before the kill; a bound from below is safe on any machine.
@@ -286,3 +301,49 @@ def test_what_a_relay_says_is_read_through_a_pipe_as_it_happens(desk: Desk) -> N
     finally:
         relay.terminate()
         relay.communicate(timeout=30)
+
+
+# ── whose fault an answer is ──
+
+
+@pytest.mark.parametrize("status", [401, 404])
+def test_a_receiver_that_refuses_us_pauses_the_route_and_buries_nothing(
+    desk: Desk, receiver: Receiver, status: int
+) -> None:
+    """The URL or the secret is wrong, not the message: once that is mended, all goes on with its first try."""
+    receiver.answer = lambda number: status if number <= 2 else 204
+    for key in "abc":
+        desk("put", "order.paid", "--key", key)
+    out = desk.drain()
+    assert f"route default is paused: the receiver refuses us (HTTP_{status}" in out
+    assert {(each["status"], each["attempts"]) for each in desk.records()} == {("published", 1)}
+
+
+def test_a_receiver_that_is_gone_shuts_the_route_until_the_relay_is_started_anew(
+    desk: Desk, receiver: Receiver
+) -> None:
+    receiver.answer = lambda _: 410
+    for key in "abc":
+        desk("put", "order.paid", "--key", key)
+    out = desk.drain("--concurrency", "1", code=3)
+    assert "stopped before all was drained: 3 messages left" in out
+    assert "route default is shut (ENDPOINT_GONE): mend it, or take it out, and restart the relay." in out
+    assert {each["attempts"] for each in desk.records()} == {0}
+    receiver.answer = lambda _: 204
+    desk.drain()
+    assert desk.status()["published"] == 3
+
+
+def test_a_relay_with_a_shut_route_says_so_once_and_in_its_health(desk: Desk, receiver: Receiver) -> None:
+    receiver.answer = lambda _: 410
+    desk("put", "order.paid", "--key", "a")
+    relay = desk.start("--health", "0")
+    until(lambda: "is shut" in desk.notes.read_text())
+    address = desk.notes.read_text().partition("health: http://")[2].partition("/")[0]
+    with urllib.request.urlopen(f"http://{address}/livez", timeout=30) as answer:
+        assert "Route default is shut (ENDPOINT_GONE): mend it" in answer.read().decode()
+    desk("put", "order.paid", "--key", "b")
+    assert desk.status()["pending"] == 2  # asked by a process that takes as long as many looks of the relay
+    desk.stop(relay)
+    assert len(receiver.got) == 1
+    assert desk.notes.read_text().count("is shut") == 1

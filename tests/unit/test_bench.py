@@ -17,9 +17,11 @@ from bench.table import Rates, Row, take_turns, value
 from bench.wiretap import Wiretap
 
 ROOT = Path(__file__).parents[2]
+DRAINS = ("2,000 to null", "2,000 to Kafka", "2,000 to a function", "200 by HTTP")
 ROWS = {"import": ["import postroom", "import Outbox and Message"], "sqlite": ["100 messages", "put"]}
 ON_POSTGRES = {
     "drain": [*["drain 2,000 to Kafka"] * 2, *["drain 2,000 to null"] * 3],
+    "default": [f"drain {each} ({store}" for store in ("PostgreSQL", "SQLite") for each in DRAINS],
     "flat": [f"drain 2,000 to null, {kind}" for kind in ("5,000 published", "a snapshot", "one failing key")],
     "latency": [f"commit to handler, {each}" for each in ("p50", "p99", "a lone message")] * 2,
     "idle": ["an idle relay (SQLite", "an idle relay (PostgreSQL"],

@@ -90,10 +90,32 @@ def test_any_text_is_a_duration_or_refused(text: str) -> None:
 def test_the_relay_has_the_defaults_of_its_requirement() -> None:
     config = RelayConfig()
     assert not config.enabled
-    assert (config.concurrency, config.batch, config.max_attempts) == (4, 32, 6)
-    assert (config.poll, config.lease, config.send_timeout) == (0.5 * SECOND, 120 * SECOND, 2.5 * SECOND)
+    assert (config.concurrency, config.first_batch, config.max_attempts) == (4, 32, 6)
+    assert (config.poll, config.lease, config.send_timeout) == (0.5 * SECOND, 30 * SECOND, 2.5 * SECOND)
     assert config.backoff == Table(tuple(n * SECOND for n in (5, 10, 20, 40, 80, 160)))
     assert config.retry == RetryPolicy.WORKER
+
+
+@pytest.mark.parametrize(
+    ("given", "sizes"),
+    [
+        ({}, (32, 4_096)),
+        ({"batch": 32}, (32, 32)),
+        ({"batch": 10_000}, (10_000, 10_000)),
+        ({"batch": 10, "batch_max": 100}, (10, 100)),
+        ({"batch": 10, "batch_max": 10}, (10, 10)),
+        ({"batch_max": 1_000}, (32, 1_000)),
+        ({"batch_max": 5}, (5, 5)),
+    ],
+)
+def test_a_batch_given_by_hand_is_fixed_and_else_it_grows(given: dict[str, int], sizes: tuple[int, int]) -> None:
+    config = RelayConfig(**given)  # type: ignore[arg-type]  # only whole numbers
+    assert (config.first_batch, config.largest_batch) == sizes
+
+
+def test_a_batch_larger_than_its_most_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"batch is 1,000 with a batch_max of 100; .* give a larger batch_max"):
+        RelayConfig(batch=1_000, batch_max=100)
 
 
 def test_a_lease_shorter_than_the_send_timeout_is_refused() -> None:
@@ -215,6 +237,7 @@ def test_each_setting_has_its_variable() -> None:
         "POSTROOM_ENABLED": "Yes",
         "POSTROOM_CONCURRENCY": "8",
         "POSTROOM_BATCH": "500",
+        "POSTROOM_BATCH_MAX": "5000",
         "POSTROOM_POLL": "250ms",
         "POSTROOM_LEASE": "30",
         "POSTROOM_MAX_ATTEMPTS": "5",
@@ -233,6 +256,7 @@ def test_each_setting_has_its_variable() -> None:
             enabled=True,
             concurrency=8,
             batch=500,
+            batch_max=5_000,
             poll=SECOND / 4,
             lease=30 * SECOND,
             max_attempts=5,
@@ -278,6 +302,36 @@ def test_code_may_give_values_or_text() -> None:
 
 def test_none_and_an_empty_variable_count_as_not_given() -> None:
     assert load(env={"POSTROOM_BATCH": "", "POSTROOM_STORE": ""}, batch=None) == Settings()
+
+
+def test_the_preset_worker_is_the_table_of_its_requirement() -> None:
+    config = load(env={"POSTROOM_PRESET": "worker"}).relay
+    assert not config.enabled
+    assert (config.concurrency, config.first_batch, config.largest_batch, config.max_attempts) == (4, 32, 32, 6)
+    assert (config.poll, config.lease, config.send_timeout) == (0.5 * SECOND, 120 * SECOND, 2.5 * SECOND)
+    assert config.backoff == Table(tuple(n * SECOND for n in (5, 10, 20, 40, 80, 160)))
+
+
+def test_the_preset_kafka_is_the_table_of_its_requirement(toml: Path) -> None:
+    toml.write_text('preset = "kafka"')
+    config = load(env={}, toml=toml).relay
+    assert (config.first_batch, config.largest_batch, config.max_attempts) == (500, 500, 5)
+    assert config.backoff == Exponential(2 * SECOND, 600 * SECOND)
+    assert config.lease == RelayConfig().lease
+
+
+def test_what_is_given_beside_a_preset_wins_wherever_it_is_given(toml: Path) -> None:
+    toml.write_text('[relay]\nlease = "45s"\nbackoff = "transfers"')
+    settings = load(env={"POSTROOM_BATCH": "7"}, toml=toml, preset="worker")
+    assert settings.preset == "worker"
+    assert settings.relay == RelayConfig(
+        batch=7, lease=45 * SECOND, backoff=RetryPolicy.TRANSFERS.backoff, max_attempts=5
+    )
+
+
+def test_a_preset_that_there_is_not_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(ConfigError, match="preset is 'turbo'; it must be worker or kafka"):
+        load(env={"POSTROOM_PRESET": "turbo"})
 
 
 def test_a_variable_of_somebody_else_is_no_concern() -> None:

@@ -11,7 +11,8 @@ from uuid import UUID
 import pytest
 
 from postroom.errors import InvalidMessage
-from postroom.message import Message, cloudevent, rfc3339, uuid7
+from postroom.message import Message, cloudevent, from_cloudevent, rfc3339, uuid7
+from postroom.text import is_storable
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
@@ -116,3 +117,20 @@ def test_the_cloudevent_names_its_extensions_by_the_rule() -> None:
     assert all(name.isalnum() and name.islower() for name in attributes)
     assert (attributes["subject"], attributes["partitionkey"]) == ("7", "7")
     assert attributes["expirytime"] == "2026-11-15T12:00:00.000000Z"
+
+
+@pytest.mark.parametrize("hostile", ["a\x00b", "half \ud800"])
+@pytest.mark.parametrize(
+    "name", ["id", "type", "source", "subject", "partitionkey", "correlationid", "datacontenttype"]
+)
+def test_an_attribute_that_cannot_be_stored_makes_it_no_event(name: str, hostile: str) -> None:
+    attributes = {"id": "7", "type": "order.paid", "source": "shop", name: hostile}
+    with pytest.raises(InvalidMessage, match=name) as caught:
+        from_cloudevent(attributes, b"1")
+    assert is_storable(str(caught.value))
+
+
+@pytest.mark.parametrize("headers", [{"x": "a\x00b"}, {"x\ud800": "a"}])
+def test_a_header_that_cannot_be_stored_makes_it_no_event(headers: dict[str, str]) -> None:
+    with pytest.raises(InvalidMessage, match="header"):
+        from_cloudevent({"id": "7", "type": "order.paid", "source": "shop"}, b"1", headers)

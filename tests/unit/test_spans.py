@@ -178,8 +178,8 @@ async def test_so_is_one_that_is_awaited(shop: Shop, spans: Spans) -> None:
 
 
 async def test_what_a_broker_refuses_is_a_failed_send(shop: Shop, spans: Spans) -> None:
-    shop.broker.known = frozenset({"invoices"})
-    put(shop, Message("order.paid"))
+    shop.broker.known = frozenset({TOPIC})
+    put(shop, Message("order.paid", topic="invoices"))
     await relay(shop)
     (send,) = spans("send")
     assert facts(send)["error.type"] == "UNROUTABLE"

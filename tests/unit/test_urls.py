@@ -41,7 +41,8 @@ parameters = st.sampled_from(
 @given(schemes, nastier)
 def test_a_raw_password_never_leaks(scheme: str, secret: str) -> None:
     shown = redact(f"{scheme}://app:{secret}@db:5432/shop?sslmode=require")
-    assert shown == f"{scheme}://app:***@db:5432/shop?sslmode=require"
+    mode = "***" if scheme == "https" else "require"
+    assert shown == f"{scheme}://app:***@db:5432/shop?sslmode={mode}"
 
 
 @given(schemes, nasty)
@@ -57,7 +58,8 @@ def test_a_password_without_a_user_never_leaks(scheme: str, secret: str) -> None
 @given(schemes, st.text("Z@:/%?#", min_size=1).filter(lambda text: "Z" in text), parameters)
 def test_a_secret_parameter_never_leaks(scheme: str, secret: str, name: str) -> None:
     shown = redact(f"{scheme}://app:{secret}@db/shop?a=b&{name}={secret}&c=d")
-    assert shown == f"{scheme}://app:***@db/shop?a=b&{name}=***&c=d"
+    b, d = ("***", "***") if scheme == "https" else ("b", "d")
+    assert shown == f"{scheme}://app:***@db/shop?a={b}&{name}=***&c={d}"
 
 
 @given(nasty, parameters.filter(lambda name: "." not in name))
@@ -117,6 +119,11 @@ def test_what_holds_no_secret_is_shown_as_it_is(url: str) -> None:
     ("url", "shown"),
     [
         ("nats://s3cr3t@broker:4222", "nats://***@broker:4222"),
+        ("https://hooks.example/services/T0AB/B0CD/s3cr3tS3CR3T", "https://hooks.example/services/***/***/***"),
+        ("https://api.example/bot12:AbC-dEf/send", "https://api.example/***/send"),
+        ("https://shop.example/v1/order-events?s3cr3t", "https://shop.example/v1/order-events?***"),
+        ("https://shop.example/hooks?who=me&key=s3cr3t#s3", "https://shop.example/hooks?who=***&key=***#***"),
+        ("https://shop.example/abcdefghijklmnopqrst/", "https://shop.example/***/"),
         ("https://s3cr3t@shop.example/hook", "https://***@shop.example/hook"),
         ("app:s3cr3t@db/shop", "app:***@db/shop"),
         ("postgresql:app:s3cr3t@db/shop", "postgresql:app:***@db/shop"),

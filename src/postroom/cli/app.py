@@ -7,6 +7,7 @@ from importlib import import_module
 import click
 
 from postroom import __version__
+from postroom.cli.commands import Commands
 
 COMMANDS = (
     "demo",
@@ -21,12 +22,13 @@ COMMANDS = (
     "discard",
     "inbox",
     "doctor",
+    "completion",
     "bench",
 )
 """In the order one uses them, each in the module of its name. `postroom put` need not load what `postroom bench` takes."""
 
 
-class _Commands(click.Group):
+class _Commands(Commands):
     """Loads a command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
@@ -61,8 +63,8 @@ def app(context: click.Context) -> None:
       $ postroom status
       $ postroom list
 
-    The store is named by --store URL, by POSTROOM_STORE, or by store = "…" in postroom.toml. Exit codes: 0 done,
-    1 failed, 2 wrong use, 3 drained but something is dead.
+    The store is named by --store URL, behind the command or before it, by POSTROOM_STORE, or by store = "…" in
+    postroom.toml. Exit codes: 0 done, 1 failed, 2 wrong use, 3 drained but something is dead.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 from datetime import timedelta
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from postroom import failpoints, names
+from postroom.cli.ending import Ending
+from postroom.cli.logs import log_level, logging_lines
+from postroom.cli.notes import note
 from postroom.cli.options import store_options
-from postroom.cli.output import write
+from postroom.cli.output import printable, write
 from postroom.cli.session import Session
-from postroom.durations import parse_duration
+from postroom.durations import format_duration, parse_duration
 from postroom.errors import ConfigError
 from postroom.inbox import Inbox, Reception
 from postroom.inbox.opening import consumer_for
-from postroom.inbox.reception import CONCURRENCY_DEFAULT, Tally
+from postroom.inbox.reception import CONCURRENCY_DEFAULT, GRACE_DEFAULT, Tally
 from postroom.urls import redact
 
 PARKED = 3
-"""The exit code of a run that parked something."""
+"""The exit code of a run that gave something up."""
 
 
 @click.command(short_help="Receive messages, and handle each once.")
@@ -42,21 +45,40 @@ PARKED = 3
     help=f"How many handlers run at once. Default: {CONCURRENCY_DEFAULT}.",
 )
 @click.option(
+    "--secrets-file",
+    metavar="FILE",
+    help="For webhooks: the file with what senders sign with, whsec_…, one a line; give two while it changes. "
+    "Default: POSTROOM_SECRETS_FILE, or secrets_file in the settings.",
+)
+@click.option(
     "--secret",
     "secrets",
     multiple=True,
     metavar="TEXT",
     envvar="POSTROOM_SECRETS",
-    help="For webhooks: what senders sign with, whsec_…; give two while it changes.",
+    help="The same, as it is: every user of this machine can read it in the list of processes. Rather use the file.",
 )
 @click.option(
-    "--until-idle", metavar="TIME", help="End once nothing has come for so long. Exit code 3: something is parked."
+    "--unsigned", is_flag=True, help="For webhooks: take what proves nothing; whoever reaches the port can send."
 )
-def consume(session: Session, source: str, app: str, until_idle: str | None, **options: Any) -> None:
+@click.option(
+    "--grace",
+    metavar="TIME",
+    default=format_duration(GRACE_DEFAULT),
+    help="How long handlers may run on when it is told to end; then they are abandoned. Default: 30s.",
+)
+@click.option(
+    "--until-idle", metavar="TIME", help="End once nothing has come for so long. Exit code 3: something is dead."
+)
+@log_level
+def consume(
+    session: Session, source: str, app: str, until_idle: str | None, grace: str, log_level: str, **options: Any
+) -> None:
     """Receive messages from a broker and hand each to the handler that your inbox has for its type: its effects and the row
     that says so are one commit, so that a message delivered twice is handled once. What fails is tried again; what fails too
-    often is parked, see `postroom inbox list`. Ctrl-C or SIGTERM ends it cleanly: what is being handled is finished, the rest
-    goes back to the broker. A broker that is away is waited for; with --until-idle, not at the start.
+    often is dead, see `postroom inbox list`. Ctrl-C or SIGTERM ends it cleanly: what is being handled is finished, the rest
+    goes back to the broker. What still runs after --grace is abandoned: rolled back, and not acknowledged. A second signal
+    ends it at once, with exit code 130 or 143. A broker that is away is waited for; with --until-idle, not at the start.
 
     \b
     Examples:
@@ -68,12 +90,15 @@ def consume(session: Session, source: str, app: str, until_idle: str | None, **o
     failpoints.arm(os.environ.get("POSTROOM_FAILPOINT"))
     # A module that stands in the folder where the command is run is what people mean by module:inbox.
     sys.path.insert(0, "")
-    inbox = load(app)
-    quiet = None if until_idle is None else parse_duration(until_idle)
-    tally = asyncio.run(_consume(session, inbox, source, quiet, **options))
+    with logging_lines(log_level, scrub=session.scrub):
+        inbox = load(app)
+        quiet = None if until_idle is None else parse_duration(until_idle)
+        wait = parse_duration(grace)
+        with Ending(wait) as ending:
+            tally = asyncio.run(_consume(session, inbox, source, quiet, grace=wait, ending=ending, **options))
     write(_summary(tally))
-    if until_idle and tally.done["parked"]:
-        write("something is parked: see `postroom inbox list`.")
+    if until_idle and tally.done["dead"]:
+        write("something is dead: see `postroom inbox list`.")
         sys.exit(PARKED)
 
 
@@ -86,19 +111,35 @@ async def _consume(
     group: str | None,
     prefetch: int | None,
     handlers: int,
+    grace: timedelta,
+    ending: Ending,
     secrets: tuple[str, ...],
+    unsigned: bool,
 ) -> Tally:
-    consumer = consumer_for(inbox, source, group=group, prefetch=prefetch, secrets=secrets)
+    consumer = consumer_for(
+        inbox,
+        source,
+        group=group,
+        prefetch=prefetch,
+        secrets=secrets,
+        unsigned=unsigned,
+        known_secrets=session.settings.secrets,
+    )
+    _warn_of_open_secrets(click.get_current_context())
     async with session.inbox_store() as store:
-        reception = Reception(inbox, store, consumer, concurrency=handlers)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, reception.stop)
+        reception = Reception(inbox, store, consumer, concurrency=handlers, grace=grace)
+        ending.listen(reception.stop)
         # A job that ends by itself says at once that there is no broker; a service waits for it.
         if await reception.open(patient=until_idle is None):
             types = ", ".join(inbox.types) or "no handlers"
-            write(f"inbox {inbox.name}: {redact(source)} to {session.shown_url}, {types}")
+            write(printable(f"inbox {inbox.name}: {redact(source)} to {session.shown_url}, {types}"))
             sys.stdout.flush()
         return await reception.run(until_idle=until_idle)
+
+
+def _warn_of_open_secrets(context: click.Context) -> None:
+    if context.get_parameter_source("secrets") is ParameterSource.COMMANDLINE:
+        note("--secret can be read by every user of this machine, in the list of processes: use --secrets-file.")
 
 
 def load(name: str) -> Inbox:
@@ -110,7 +151,7 @@ def load(name: str) -> Inbox:
 
 
 def _summary(tally: Tally) -> str:
-    """What became of what came: received 120, handled 117, known 2, parked 1."""
-    words = ("handled", "known", "skipped", "failed", "parked")
+    """What became of what came: received 120, handled 117, known 2, dead 1."""
+    words = ("handled", "known", "skipped", "failed", "dead", "abandoned")
     said = [f"{word} {tally.done[word]:,}" for word in words if tally.done[word]]
     return ", ".join([f"received {tally.received:,}", *said])

@@ -9,11 +9,11 @@ import click
 
 from postroom.cli.repair import Repair, messages
 from postroom.cli.session import Session
-from postroom.store import Query, Store
+from postroom.store import Query, Store, Told
 
 
-async def _discard(store: Store, query: Query) -> int:
-    return await store.discard(query)
+async def _discard(store: Store, query: Query, told: Told) -> int:
+    return await store.discard(query, told=told)
 
 
 DISCARD = Repair(verb="discard", done="discarded", statuses=("dead", "failed", "pending"), act=_discard)
@@ -22,8 +22,9 @@ DISCARD = Repair(verb="discard", done="discarded", statuses=("dead", "failed", "
 @click.command(short_help="Give up messages: they will not be sent.")
 @DISCARD.options
 @click.option("--yes", is_flag=True, help="Do not ask. Needed where there is no terminal to ask at.")
-def discard(session: Session, dry_run: bool, yes: bool, **wanted: Any) -> None:
-    """Give up messages that are dead, failed or pending: the ones with these IDs, or all of a status. They will not be
+def discard(session: Session, dry_run: bool, yes: bool, as_json: bool, **wanted: Any) -> None:
+    """Give up messages that are dead, failed or pending: the ones with these IDs, of which the beginning is enough, or all
+    of a status. They will not be
     sent, and nothing brings them back. A key that is parked by a dead message moves again without it.
 
     \b
@@ -32,11 +33,13 @@ def discard(session: Session, dry_run: bool, yes: bool, **wanted: Any) -> None:
       postroom discard --status dead --type order.paid --dry-run
       postroom discard --status pending --key order-7 --yes
     """
-    query = DISCARD.query(**wanted)
+    query = DISCARD.query(session, **wanted)
     if dry_run:
-        DISCARD.preview(query, DISCARD.look(session, query))
+        DISCARD.preview(query, DISCARD.look(session, query), as_json=as_json)
     elif yes:
-        DISCARD.do(session, query)
+        DISCARD.do(session, query, as_json=as_json)
+    elif as_json:
+        raise click.UsageError("With --json nobody is asked: give --yes too, or --dry-run.")
     else:
         _ask_and_do(session, query)
 

@@ -3,40 +3,57 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
 from uuid import UUID
 
 import click
 
+from postroom.cli.ids import id_or_head
 from postroom.cli.options import store_options
 from postroom.cli.output import printable, write, write_json
 from postroom.cli.session import Session
+from postroom.errors import ConfigError, SchemaMismatch
 from postroom.ops.explain import Explanation
 from postroom.ops.explain import explain as explain_message
+from postroom.ops.explain_inbox import explain_received
+from postroom.stores import open_inbox_store
 
 
 @click.command(short_help="Say why a message is where it is, and what to do.")
 @store_options
-@click.argument("id", type=click.UUID)
+@click.argument("name", metavar="ID|KEY")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object: id, status and sentences.")
-def explain(session: Session, id: UUID, as_json: bool) -> None:
+def explain(session: Session, name: str, as_json: bool) -> None:
     """Say in plain sentences why the message with this ID is where it is: what became of it, or what it waits for, and
-    what to do about it.
+    what to do about it. The beginning of an id is enough. With a KEY, it explains the message that the others of that key
+    wait for, or the last one. It also says what the inboxes in this database did with it.
 
     \b
     Examples:
       postroom explain 018f2c5e-7c1a-7b3e-9d53-2f1f0a6f4c11
+      postroom explain order-7
       postroom explain --json 018f2c5e-7c1a-7b3e-9d53-2f1f0a6f4c11 | jq .status
     """
-    found = asyncio.run(_explain(session, id))
-    if found.record is None:
+    id_, found, received = asyncio.run(_explain(session, name))
+    if found.record is None and not received:
         raise click.ClickException(" ".join(found.sentences))
+    sentences = [*(found.sentences if found.record else ()), *received]
     if as_json:
-        write_json({"id": str(id), "status": found.record.status, "sentences": list(found.sentences)})
+        status = found.record and found.record.status
+        write_json({"id": str(id_), "status": status, "sentences": sentences})
         return
-    for sentence in found.sentences:
+    for sentence in sentences:
         write(printable(sentence))
 
 
-async def _explain(session: Session, id: UUID) -> Explanation:
-    async with session.store() as store:
-        return await explain_message(store, id)
+async def _explain(session: Session, name: str) -> tuple[UUID, Explanation, Sequence[str]]:
+    async with session.store(reading=True) as store:
+        id_ = await id_or_head(store, name)
+        found = await explain_message(store, id_)
+    received: Sequence[str] = []
+    with suppress(ConfigError, SchemaMismatch):  # not every store has one
+        # Not checked anew: whoever only reads may do so in newer tables.
+        async with open_inbox_store(session.url, tables=session.settings.tables) as inbox:
+            received = await explain_received(inbox, id_)
+    return id_, found, received

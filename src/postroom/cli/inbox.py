@@ -1,4 +1,4 @@
-"""`postroom inbox`: what was received, and what is parked."""
+"""`postroom inbox`: what was received, and what is dead."""
 
 from __future__ import annotations
 
@@ -10,24 +10,28 @@ from uuid import UUID
 
 import click
 
-from postroom.cli.options import store_options
-from postroom.cli.output import Column, write, write_json, write_table
+from postroom.cli.commands import Commands
+from postroom.cli.options import store_options, whole_type
+from postroom.cli.output import Column, printable, write, write_json, write_table
 from postroom.cli.repair import messages
 from postroom.cli.session import Session
-from postroom.inbox_store import Outcome, Parked, ParkedQuery
+from postroom.inbox_store import DeadDelivery, DeadQuery, Known, KnownQuery, Outcome
 from postroom.message import cloudevent, rfc3339
+from postroom.text import without_trace
 
 LIMIT_DEFAULT = 50
+OUTCOMES: tuple[Outcome, ...] = ("handled", "failing", "dead", "requeued")
 
 
-@click.group("inbox", short_help="See what was received, and let parked messages go again.")
+@click.group("inbox", cls=Commands, short_help="See what was received, and let dead messages go again.")
 def inbox() -> None:
-    """What an inbox has handled, what is failing, and what is parked: deliveries that failed too often, or can never work.
+    """What an inbox has handled, what is failing, and what is dead: deliveries that failed too often, or can never work.
 
     \b
     Examples:
       postroom inbox status --store sqlite:///shop.db
       postroom inbox list --consumer billing
+      postroom inbox list --status failing
       postroom inbox requeue --consumer billing --code MAX_ATTEMPTS
     """
 
@@ -36,7 +40,7 @@ def inbox() -> None:
 @store_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a consumer.")
 def status(session: Session, as_json: bool) -> None:
-    """Count what each consumer has handled, and what is failing, parked or requeued."""
+    """Count what each consumer has handled, and what is failing, dead or requeued."""
     counts = asyncio.run(_counts(session))
     if as_json:
         for consumer, outcomes in sorted(counts.items()):
@@ -52,9 +56,6 @@ def status(session: Session, as_json: bool) -> None:
     write_table([Column("CONSUMER", flexible=True), *(Column(word.upper(), right=True) for word in OUTCOMES)], rows)
 
 
-OUTCOMES: tuple[Outcome, ...] = ("handled", "failing", "dead", "requeued")
-
-
 async def _counts(session: Session) -> Mapping[str, Mapping[Outcome, int]]:
     async with session.inbox_store() as store:
         return await store.counts()
@@ -64,55 +65,94 @@ def _chosen(command: Any) -> Any:
     for add in (
         click.option("--code", metavar="CODE", help="Only those that were given up for this reason."),
         click.option("--key", metavar="KEY", help="Only messages with this key."),
-        click.option("--type", metavar="TYPE", help="Only messages of this type."),
+        click.option("--type", callback=whole_type, metavar="TYPE", help="Only messages of this type."),
         click.option("--consumer", metavar="NAME", help="Only those of this consumer."),
     ):
         command = add(command)
     return command
 
 
-@inbox.command("list", short_help="Show parked messages, newest last.")
+@inbox.command("list", short_help="Show messages that are dead, failing or handled, newest last.")
 @store_options
 @_chosen
+@click.option(
+    "--status",
+    "outcome",
+    type=click.Choice(OUTCOMES),
+    default="dead",
+    metavar="STATUS",
+    help="handled, failing, dead or requeued. Default: dead.",
+)
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help=f"At most N. Default: {LIMIT_DEFAULT}.")
 @click.option("--payload", is_flag=True, help="Show payloads too. They may hold secrets.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
-def list_parked(session: Session, limit: int | None, payload: bool, as_json: bool, **wanted: Any) -> None:
-    """Show parked messages, with the reason. What they say is not shown unless --payload is given."""
-    query = ParkedQuery(**wanted, limit=limit or (None if as_json else LIMIT_DEFAULT))
+def list_dead(
+    session: Session, outcome: Outcome, limit: int | None, payload: bool, as_json: bool, **wanted: Any
+) -> None:
+    """Show messages that are dead, with the reason; or with --status those that are failing or handled. What they say is
+    not shown unless --payload is given. Of a message that is not dead the broker has the type, the key and the payload:
+    here are only its id, its tries and its last error."""
+    limit = limit or (None if as_json else LIMIT_DEFAULT)
+    if outcome not in KEPT:
+        given = [f"--{name}" for name in ("type", "key", "code") if wanted[name]] + ["--payload"] * payload
+        if given:
+            raise click.UsageError(f"{given[0]} is not on record of what is {outcome}: leave it out.")
+        _list_known(session, KnownQuery(consumer=wanted["consumer"], outcome=outcome, limit=limit), as_json=as_json)
+        return
+    query = DeadQuery(**wanted, requeued=outcome == "requeued" or None, limit=limit)
     found = asyncio.run(_find(session, query))
     if as_json:
-        for parked in found:
-            write_json(_object(parked, payload=payload))
+        for dead in found:
+            write_json(_object(dead, payload=payload))
         return
     if not found:
-        write("nothing is parked")
+        write("nothing is dead")
         return
-    write_table(COLUMNS, [_cells(parked) for parked in found])
+    write_table(COLUMNS, [_cells(dead) for dead in found])
     if payload:
         write("")
-        for parked in found:
-            write(f"{parked.message.id} {_text(parked)}")
+        for dead in found:
+            write(f"{dead.message.id} {printable(_text(dead), None)}")
 
 
-@inbox.command(short_help="Let parked messages be handled again.")
+KEPT = ("dead", "requeued")
+"""Of these the whole delivery is kept."""
+
+
+def _list_known(session: Session, query: KnownQuery, *, as_json: bool) -> None:
+    found = asyncio.run(_known(session, query))
+    if as_json:
+        for known in found:
+            write_json(_known_object(known))
+    elif found:
+        write_table(KNOWN_COLUMNS, [_known_cells(known) for known in found])
+    else:
+        write(f"nothing is {query.outcome}")
+
+
+async def _known(session: Session, query: KnownQuery) -> Sequence[Known]:
+    async with session.inbox_store() as store:
+        return await store.known(query)
+
+
+@inbox.command(short_help="Let dead messages be handled again.")
 @store_options
 @_chosen
 @click.option("--dry-run", is_flag=True, help="Say how many it would be, and change nothing.")
 @click.argument("ids", metavar="[ID]...", type=click.UUID, nargs=-1)
 def requeue(session: Session, ids: tuple[UUID, ...], dry_run: bool, **wanted: Any) -> None:
-    """Let parked messages be handled again, with no attempts made: those with these IDs, or all that the options name. A
+    """Let dead messages be handled again, with no attempts made: those with these IDs, or all that the options name. A
     running `postroom consume` of that inbox takes them within seconds."""
     if not ids and not any(wanted.values()):
         raise click.UsageError("Say which messages: give their ids, or --consumer, --type, --key or --code.")
-    query = ParkedQuery(**wanted, ids=ids)
+    query = DeadQuery(**wanted, ids=ids)
     if dry_run:
         found = asyncio.run(_find(session, replace(query, requeued=False)))
         write(f"would requeue {messages(len(found))}")
         return
     count = asyncio.run(_requeue(session, query))
     if ids and not count:
-        raise click.ClickException("Nothing was requeued: none of these ids is parked here.")
+        raise click.ClickException("Nothing was requeued: none of these ids is dead here.")
     write(f"requeued {messages(count)}")
 
 
@@ -126,36 +166,62 @@ COLUMNS = [
 ]
 
 
-def _cells(parked: Parked) -> list[str]:
-    message, why = parked.message, f"{parked.code}: {parked.error}"
-    return [str(message.id), parked.consumer, message.type, message.key or "", str(parked.attempts), why]
+KNOWN_COLUMNS = [
+    Column("ID"),
+    Column("CONSUMER", flexible=True),
+    Column("SINCE"),
+    Column("TRIES", right=True),
+    Column("WHY", flexible=True),
+]
 
 
-async def _find(session: Session, query: ParkedQuery) -> Sequence[Parked]:
+def _known_cells(known: Known) -> list[str]:
+    why = f"{known.code}: {without_trace(known.error or '')}" if known.code else ""
+    return [str(known.id), known.consumer, rfc3339(known.at), str(known.attempts), why]
+
+
+def _known_object(known: Known) -> dict[str, Any]:
+    return {
+        "id": str(known.id),
+        "consumer": known.consumer,
+        "status": known.outcome,
+        "attempts": known.attempts,
+        "at": rfc3339(known.at),
+        "code": known.code,
+        "error": known.error,
+    }
+
+
+def _cells(dead: DeadDelivery) -> list[str]:
+    message, why = dead.message, f"{dead.code}: {without_trace(dead.error)}"
+    return [str(message.id), dead.consumer, message.type, message.key or "", str(dead.attempts), why]
+
+
+async def _find(session: Session, query: DeadQuery) -> Sequence[DeadDelivery]:
     async with session.inbox_store() as store:
-        return await store.parked(query)
+        return await store.dead(query)
 
 
-async def _requeue(session: Session, query: ParkedQuery) -> int:
+async def _requeue(session: Session, query: DeadQuery) -> int:
     async with session.inbox_store() as store:
         return await store.requeue(query)
 
 
-def _object(parked: Parked, *, payload: bool) -> dict[str, Any]:
+def _object(dead: DeadDelivery, *, payload: bool) -> dict[str, Any]:
     facts = {
-        "id": str(parked.message.id),
-        "consumer": parked.consumer,
-        "type": parked.message.type,
-        "key": parked.message.key,
-        "topic": parked.topic,
-        "attempts": parked.attempts,
-        "code": parked.code,
-        "error": parked.error,
-        "dead_at": rfc3339(parked.dead_at),
-        "requeued_at": parked.requeued_at and rfc3339(parked.requeued_at),
+        "id": str(dead.message.id),
+        "consumer": dead.consumer,
+        "type": dead.message.type,
+        "key": dead.message.key,
+        "topic": dead.topic,
+        "attempts": dead.attempts,
+        "code": dead.code,
+        "error": dead.error,
+        "dead_at": rfc3339(dead.dead_at),
+        "requeued_at": dead.requeued_at and rfc3339(dead.requeued_at),
     }
-    return facts | ({"event": cloudevent(parked.message, parked.source), "body": _text(parked)} if payload else {})
+    return facts | ({"event": cloudevent(dead.message, dead.source), "body": _text(dead)} if payload else {})
 
 
-def _text(parked: Parked) -> str:
-    return (parked.message.body or b"").decode(errors="replace")
+def _text(dead: DeadDelivery) -> str:
+    return (dead.message.body or b"").decode(errors="replace")

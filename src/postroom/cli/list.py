@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from postroom.cli.options import before_now, store_options
+from postroom.cli.options import before_now, store_options, whole_type
 from postroom.cli.output import write, write_json
 from postroom.cli.records import as_json_object, write_records
 from postroom.cli.session import Session
@@ -27,7 +27,7 @@ LIMIT_DEFAULT = 50
     metavar="STATUS",
     help=f"Only messages that are {', '.join((*OPEN, *SETTLED)[:-1])} or {SETTLED[-1]}.",
 )
-@click.option("--type", metavar="TYPE", help="Only messages of this type.")
+@click.option("--type", callback=whole_type, metavar="TYPE", help="Only messages of this type.")
 @click.option("--key", metavar="KEY", help="Only messages with this key.")
 @click.option("--since", callback=before_now, metavar="TIME", help="Only those written since: RFC 3339, or 1h ago.")
 @click.option(
@@ -74,7 +74,7 @@ def _footnotes(records: Sequence[Record], total: str) -> Iterator[str]:
 
 async def _find(session: Session, query: Query) -> tuple[Sequence[Record], str]:
     """The messages, and how many there are in all when the limit cut them off."""
-    async with session.store() as store:
+    async with session.store(reading=True) as store:
         if query.limit is None:
             return await store.find(query), ""
         # One more than asked for tells whether there are more.

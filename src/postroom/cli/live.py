@@ -97,7 +97,8 @@ def _headline(tally: Tally, seen: Seen) -> Text:
     held = f"{len(tally.lanes):,}" + ("" if seen.lanes is None else f" of {seen.lanes:,}")
     line = Text.assemble(("● ", DOTS.get(tally.state, "yellow")), (tally.state, "bold"))
     for name, paused in tally.paused.items():
-        line.append(printable(f" ({name} is away: {paused.code})"), style="yellow")
+        state = "shut" if paused.delay is None else "away"
+        line.append(printable(f" ({name} is {state}: {paused.code})"), style="yellow")
     return line.append(f"   {held} lanes   {rough(timedelta(seconds=int(tally.seconds)))}", style="dim")
 
 

@@ -23,7 +23,7 @@ def note(text: str) -> None:
 @contextmanager
 def showing_notes() -> Iterator[None]:
     """Show each warning of the library once, as a note, while this lasts."""
-    handler, root = _Notes(logging.WARNING), logging.getLogger()
+    handler, root = Notes(logging.WARNING), logging.getLogger()
     root.addHandler(handler)
     try:
         yield
@@ -31,7 +31,7 @@ def showing_notes() -> Iterator[None]:
         root.removeHandler(handler)
 
 
-class _Notes(logging.Handler):
+class Notes(logging.Handler):
     """It stands at the root, so that a driver's or asyncio's log lines, tracebacks among them, are swallowed here: what
     they are about reaches the user as the error of the command."""
 

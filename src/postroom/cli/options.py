@@ -21,8 +21,8 @@ Command = Callable[..., None]
 
 SETTINGS = (
     "store", "table_prefix", "schema",
-    "to", "lease", "batch", "concurrency", "poll", "send_timeout", "max_attempts", "backoff",
-    "health",
+    "to", "lease", "preset", "batch", "batch_max", "concurrency", "poll", "send_timeout", "max_attempts", "backoff",
+    "health", "secrets_file",
 )  # fmt: skip
 """Options that are settings: they go into the Session, before the environment and the file."""
 
@@ -52,6 +52,15 @@ def store_options(command: Command) -> Command:
         command(session, **options)
 
     return loaded
+
+
+def whole_type(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """For an option that is a type of messages: a pattern is refused, rather than matched by nothing."""
+    if value is not None and "*" in value:
+        raise click.BadParameter(
+            f"{value!r} is a pattern; give one whole type, such as order.paid.", context, parameter
+        )
+    return value
 
 
 def after_now(context: click.Context, parameter: click.Parameter, value: str | None) -> datetime | None:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal
 
-PIPED_WIDTH = 120
-"""How wide a table is when it goes to a file or another program."""
+UNCUT = 100_000
+"""How wide a table may be when it goes to a file or another program: nothing of it is cut."""
 
 GAP = 2
 """Between two columns."""
@@ -19,12 +19,18 @@ SIZE_MIN = 2
 """A character and …."""
 
 
-def printable(text: str) -> str:
-    r"""The text with every character that a terminal would obey, not show, written as an escape.
+PRINTED_MAX = 4096
+"""How many characters of a text are shown at once: nobody reads more, and a stranger may have written it."""
+
+
+def printable(text: str, limit: int | None = PRINTED_MAX) -> str:
+    r"""The text with every character that a terminal would obey, not show, written as an escape; at most so much of it.
 
     >>> printable("paid\x1b[2J\n")
     'paid\\x1b[2J\\n'
     """
+    if limit is not None and len(text) > limit:
+        text = f"{text[: limit - 1]}…"
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
@@ -49,13 +55,16 @@ class Column:
     flexible: bool = False
     """May it be cut, with …, when the terminal is narrow?"""
     style: str = ""
+    whole: bool = False
+    """Was all of it asked for? Then it is not cut for its length alone."""
 
 
 def write_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
-    """Write an aligned table, one line a row, as wide as the terminal at most."""
+    """Write an aligned table, one line a row, as wide as the terminal at most. Elsewhere nothing is cut."""
     from rich.table import Table
 
-    cells = [[printable(text) for text in row] for row in rows]
+    limits = [None if column.whole else PRINTED_MAX for column in columns]
+    cells = [[printable(text, limit) for text, limit in zip(row, limits, strict=True)] for row in rows]
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
     console = _console()
     for column, size in zip(columns, _sizes(columns, cells, console.width), strict=True):
@@ -114,7 +123,7 @@ def _console() -> Any:
     from rich.console import Console
 
     in_terminal = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal()
-    return Console(file=sys.stdout, width=None if in_terminal else PIPED_WIDTH, highlight=False)
+    return Console(file=sys.stdout, width=None if in_terminal else UNCUT, highlight=False)
 
 
 def rough(duration: timedelta) -> str:

@@ -12,12 +12,17 @@ from postroom.cli.output import printable, write
 from postroom.cli.tally import Tally
 from postroom.events import Buried, Event, LanesLost, LanesReleased, LanesTaken, RoutePaused, RouteResumed
 from postroom.store import Store
+from postroom.text import without_trace
 
 EVERY_SECONDS = 10.0
 """How often a log gets the numbers, at most."""
 DEAD_LETTERS_MAX = 20
 """How many dead letters are told one by one between two times of the numbers: a flood of them must not be one of lines."""
 
+NO_ROOM = frozenset(
+    {"BLOCKED", "FULL", "NACKED", "NOT_ENOUGH_REPLICAS", "NOT_STORED", "OUT_OF_MEMORY", "STREAM_FULL", "THROTTLED"}
+)
+"""Codes of a broker that is there, and has no room."""
 SAID_MAX = 120
 """How much of an error a line repeats; `postroom explain` has the rest."""
 
@@ -73,9 +78,11 @@ class LogView:
                 return f"handed over {_lanes(event.lanes)}: {len(self._tally.lanes):,} now"
             case LanesLost():
                 return f"lost {_lanes(event.lanes)}: {len(self._tally.lanes):,} now"
+            case RoutePaused(delay=None):
+                return None  # the relay has logged it, as an error
             case RoutePaused() if event.route not in self._paused:  # each probe in vain says it again
                 self._paused.add(event.route)
-                return f"route {event.route} is paused: the broker is away ({_said(event)}); no message pays for that"
+                return f"route {event.route} is paused: {why_paused(event)} ({_said(event)}); no message pays for that"
             case RouteResumed():
                 self._paused.discard(event.route)
                 return f"route {event.route} goes on: the broker is back"
@@ -85,6 +92,13 @@ class LogView:
         return None
 
 
+def why_paused(event: RoutePaused) -> str:
+    """Why nothing goes this way, in a few words; a receiver that answers so is not away, its URL or our proof is wrong."""
+    if event.code in NO_ROOM:
+        return "the broker takes no more for now"
+    return "the receiver refuses us" if event.code.startswith("HTTP_") else "the broker is away"
+
+
 def dead_letter(event: Buried) -> str:
     """A death in a line."""
     return f"dead letter: {event.type} {event.id}: {_said(event)}"
@@ -92,7 +106,7 @@ def dead_letter(event: Buried) -> str:
 
 def _said(event: Buried | RoutePaused) -> str:
     """The code, and what was said with it, as far as a log wants to know."""
-    said = ": ".join(filter(None, (event.code, event.error)))
+    said = ": ".join(filter(None, (event.code, without_trace(event.error))))
     return said if len(said) <= SAID_MAX else f"{said[: SAID_MAX - 1]}…"
 
 

@@ -12,6 +12,7 @@ from postroom.cli.output import Column, width, write_table
 from postroom.errors import InvalidMessage
 from postroom.message import Message, rfc3339
 from postroom.store import Record
+from postroom.text import without_trace
 
 ROOM = {"WRITTEN": 120, "TRIES": 100}
 """How wide a table must be to have these columns: in a narrow one they would cost the type and the key their places."""
@@ -81,7 +82,7 @@ def write_records(records: Sequence[Record], *, payload: bool) -> None:
         Column("WHY", flexible=True): [_why(record) for record in records],
     }
     if payload:
-        columns[Column("PAYLOAD", flexible=True)] = [_text(record.message.body) for record in records]
+        columns[Column("PAYLOAD", flexible=True, whole=True)] = [_text(record.message.body) for record in records]
     room = width()
     shown = [column for column, cells in columns.items() if any(cells) and room >= ROOM.get(column.title, 0)]
     write_table(shown, zip(*(columns[column] for column in shown), strict=True))
@@ -90,7 +91,7 @@ def write_records(records: Sequence[Record], *, payload: bool) -> None:
 def _why(record: Record) -> str:
     if record.parked and record.settled_at is None:
         return "parked behind a dead message of its key"
-    return ": ".join(filter(None, (record.last_error_code, record.last_error)))
+    return ": ".join(filter(None, (record.last_error_code, without_trace(record.last_error or ""))))
 
 
 def _text(body: bytes | None) -> str:

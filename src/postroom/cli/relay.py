@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import click
 
 from postroom import failpoints
+from postroom.cli.ending import Ending
+from postroom.cli.logs import log_level, logging_lines
 from postroom.cli.notes import note
 from postroom.cli.options import store_options
 from postroom.cli.output import printable, write
@@ -29,6 +31,8 @@ from postroom.relay.process import settle_in
 from postroom.store import OPEN, Counts, Store
 from postroom.urls import HostPort, redact
 
+GRACE = timedelta(seconds=30)
+"""How long it may take, besides what is being sent, to settle that and to hand back its lanes."""
 LEFT_BEHIND = 3
 """The exit code of a drain that leaves something dead or parked."""
 
@@ -44,11 +48,23 @@ LEFT_BEHIND = 3
 @click.option(
     "--drain",
     is_flag=True,
-    help="End once nothing can move without a person. Exit code 0: nothing is dead; 3: something is. "
+    help="End once nothing can move without a person. Exit code 0: nothing is dead; 3: something is, or a route is shut. "
     "Stopped before, it says how many are left, and the code means the same.",
 )
-@click.option("--lease", metavar="TIME", help="How long a lane is mine without a word from me. Default: 120s.")
-@click.option("--batch", type=int, metavar="N", help="How many messages one claim takes at most. Default: 32.")
+@click.option("--lease", metavar="TIME", help="How long a lane is mine without a word from me. Default: 30s.")
+@click.option(
+    "--preset",
+    metavar="NAME",
+    help="Several of these at once: worker (32 a batch, lease 120s, 6 tries) or kafka (500 a batch, 5 tries). "
+    "What is given beside it wins.",
+)
+@click.option(
+    "--batch",
+    type=int,
+    metavar="N",
+    help="How many messages one claim takes at most. Default: 32, and more while they go quickly.",
+)
+@click.option("--batch-max", type=int, metavar="N", help="Up to how many a batch grows by itself. Default: 4096.")
 @click.option("--concurrency", type=int, metavar="N", help="How many batches are in flight at once. Default: 4.")
 @click.option("--poll", metavar="TIME", help="The longest wait between two looks when there is nothing. Default: 0.5s.")
 @click.option("--send-timeout", metavar="TIME", help="How long a send may take. Default: 2500ms.")
@@ -64,10 +80,11 @@ LEFT_BEHIND = 3
     metavar="[HOST:]PORT",
     help="Answer /livez and /readyz there: ready means that every lane has a live relay. Default: no port.",
 )
-def relay(session: Session, drain: bool, owner: str | None) -> None:
+@log_level
+def relay(session: Session, drain: bool, owner: str | None, log_level: str) -> None:
     """Carry messages from the store to where --to says, or each where the [[routes]] of postroom.toml say by its type: in
     order per key, at least once, through crashes. Several relays share the work. Ctrl-C or SIGTERM ends it cleanly: what
-    was sent is settled, and the lanes are handed back.
+    was sent is settled, and the lanes are handed back. A second signal ends it at once, with exit code 130 or 143.
 
     \b
     Examples:
@@ -85,25 +102,28 @@ def relay(session: Session, drain: bool, owner: str | None) -> None:
     # A handler that stands in the folder where the command is run is what people mean by local://module:object.
     sys.path.insert(0, "")
     settle_in()
-    left = asyncio.run(_relay(session, drain=drain, owner=owner))
+    with logging_lines(log_level, scrub=session.scrub), Ending(settings.relay.send_timeout + GRACE) as ending:
+        left, tally = asyncio.run(_relay(session, ending, drain=drain, owner=owner))
     if left is not None:
-        sys.exit(_judged(left))
+        sys.exit(_judged(left, tally))
 
 
-def _judged(left: Counts) -> int:
+def _judged(left: Counts, tally: Tally) -> int:
     """Say what a drain leaves behind; its exit code. Open ones that wait for no person mean that it was stopped."""
     waiting = sum(left.by_status.get(status, 0) for status in OPEN) - left.parked
     dead = left.by_status.get("dead", 0)
+    shut = tally.shut if waiting > 0 else []
     if waiting > 0:
         write(f"stopped before all was drained: {messages(waiting)} left")
-    if not dead and not left.parked:
-        return 0
-    write(f"{dead:,} dead, {left.parked:,} waiting behind them: see `postroom list --status dead`.")
-    return LEFT_BEHIND
+    for sentence in shut:
+        write(printable(sentence))
+    if dead or left.parked:
+        write(f"{dead:,} dead, {left.parked:,} waiting behind them: see `postroom list --status dead`.")
+    return LEFT_BEHIND if dead or left.parked or shut else 0
 
 
-async def _relay(session: Session, *, drain: bool, owner: str | None) -> Counts | None:
-    """Run until stopped, or drained; what is in the store after a drain."""
+async def _relay(session: Session, ending: Ending, *, drain: bool, owner: str | None) -> tuple[Counts | None, Tally]:
+    """Run until stopped, or drained; what is in the store after a drain, and what was done."""
     settings = session.settings
     # What it shows, and answers at its health port, must not wait behind its work: a store of its own.
     async with AsyncExitStack() as open_ones:
@@ -113,8 +133,8 @@ async def _relay(session: Session, *, drain: bool, owner: str | None) -> Counts 
         view = view_of(tally, watching)
         relaying = relay_from(settings, routes=routes, name=owner, listeners=Listeners(tally, view))
         carrier = await open_ones.enter_async_context(relaying)
-        _stop_on_signals(carrier, tally)
-        live = _Liveness()
+        _stop_on_signals(carrier, tally, ending)
+        live = _Liveness(tally)
         async with _health_port(settings.relay.health, live, watching) as port:
             for line in _introduced(carrier.owner, session, port):
                 write(line)
@@ -125,16 +145,15 @@ async def _relay(session: Session, *, drain: bool, owner: str | None) -> Counts 
             if running.exception() is None or any(tally.numbers):
                 write(tally.summary())
             await running
-        return await watching.counts() if drain else None
+        return await watching.counts() if drain else None, tally
 
 
-def _stop_on_signals(carrier: Relay, tally: Tally) -> None:
+def _stop_on_signals(carrier: Relay, tally: Tally, ending: Ending) -> None:
     def stop() -> None:
         tally.stopping = True
         carrier.stop()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop)
+    ending.listen(stop)
 
 
 @asynccontextmanager
@@ -150,14 +169,19 @@ async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 
 @dataclass
 class _Liveness:
-    """A relay lives until it ends: broken, or because it was told to."""
+    """A relay lives until it ends: broken, or because it was told to. One with a route that is shut lives, and says so."""
 
+    tally: Tally
     running: asyncio.Future[Any] | None = None
 
     def __call__(self) -> Health:
         if self.running is None or not self.running.done():
-            return Health(ok=True, why="The relay runs.")
+            return Health(ok=True, why=printable(" ".join(["The relay runs.", *map(_sentence, self.tally.shut)])))
         return Health(ok=False, why="The relay has ended.")
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 @asynccontextmanager
@@ -174,7 +198,7 @@ def _introduced(owner: str, session: Session, port: HostPort | None) -> Iterator
     """Who carries from where to where: the first line, and with routes one more for each."""
     settings = session.settings
     if settings.to:
-        yield f"relay {owner}: {session.shown_url} to {redact(settings.to)}"
+        yield printable(f"relay {owner}: {session.shown_url} to {redact(settings.to)}")
     else:
         yield f"relay {owner}: {session.shown_url} by {', '.join(route.name for route in settings.routes)}"
         for route in settings.routes:

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
 import click
 
-from postroom.cli.options import Command, store_options
-from postroom.cli.output import write
+from postroom.cli.ids import ids_of
+from postroom.cli.notes import say
+from postroom.cli.options import Command, store_options, whole_type
+from postroom.cli.output import write, write_json
 from postroom.cli.records import write_records
 from postroom.cli.session import Session
-from postroom.store import Query, Record, Status, Store
+from postroom.store import Query, Record, Status, Store, Told
 
+PAGE = 500
+"""How many messages are read at once."""
+TOLD_FROM = 1_000
+"""Fewer are done before anybody could read how far it is."""
 SHOWN_MAX = 50
 """How many messages a person is shown."""
 
@@ -27,36 +35,43 @@ class Repair:
     verb: str
     done: str
     statuses: tuple[Status, ...]
-    act: Callable[[Store, Query], Coroutine[Any, Any, int]]
+    act: Callable[[Store, Query, Told], Coroutine[Any, Any, int]]
 
     def options(self, command: Command) -> Command:
         """Add --store and its kin, ID…, --status and its kin, and --dry-run. What names messages is for `query`."""
         for add in (
+            click.option("--json", "as_json", is_flag=True, help="Print one JSON object that says what was done."),
             click.option("--dry-run", is_flag=True, help="Show which messages it would be, and change nothing."),
             click.option("--key", metavar="KEY", help="With --status: only messages with this key."),
-            click.option("--type", metavar="TYPE", help="With --status: only messages of this type."),
+            click.option(
+                "--type", callback=whole_type, metavar="TYPE", help="With --status: only messages of this type."
+            ),
             click.option(
                 "--status",
                 type=click.Choice(self.statuses),
                 metavar="STATUS",
                 help=f"Instead of ids: all that are {_either(self.statuses)}.",
             ),
-            click.argument("ids", metavar="[ID]...", type=click.UUID, nargs=-1),
+            click.argument("names", metavar="[ID]...", nargs=-1),
             store_options,
         ):
             command = add(command)
         return command
 
-    def query(self, *, ids: Sequence[UUID], status: Status | None, type: str | None, key: str | None) -> Query:
-        """The messages that the options name; a usage error when they name none, or name them twice."""
+    def query(
+        self, session: Session, *, names: Sequence[str], status: Status | None, type: str | None, key: str | None
+    ) -> Query:
+        """The messages that the options name; a usage error when they name none, or name them twice. The beginning of an id
+        is enough to name it."""
         others = [
             f"--{name}" for name, value in (("status", status), ("type", type), ("key", key)) if value is not None
         ]
-        if ids and others:
+        if names and others:
             raise click.UsageError(f"Ids name whole messages; leave out {', '.join(others)}, or the ids.")
-        if not ids and status is None:
+        if not names and status is None:
             raise click.UsageError(f"Say which messages: give their ids, or --status {'|'.join(self.statuses)}.")
-        return Query(ids=tuple(dict.fromkeys(ids)), status=status, type=type, key=key)
+        ids = asyncio.run(_ids(session, names)) if names else []
+        return Query(ids=tuple(ids), status=status, type=type, key=key)
 
     # ── looking ──
 
@@ -68,9 +83,12 @@ class Repair:
         """Those of them that this can be done to."""
         return [record for record in records if record.status in self.statuses]
 
-    def preview(self, query: Query, records: Sequence[Record]) -> None:
+    def preview(self, query: Query, records: Sequence[Record], *, as_json: bool = False) -> None:
         """Show what would be done."""
         able = self.may(records)
+        if as_json:
+            write_json({f"would_{self.verb}": len(able), "left_alone": _reasons(query, records, self.statuses)})
+            return
         if able:
             write_records(able[:SHOWN_MAX], payload=False)
             write("")
@@ -79,28 +97,56 @@ class Repair:
 
     # ── doing ──
 
-    def do(self, session: Session, query: Query) -> None:
+    def do(self, session: Session, query: Query, *, as_json: bool = False) -> None:
         """Do it to all that the query names, and say what was done."""
-        self._tell(query, *asyncio.run(self._find_and_act(session, query)))
+        with self._counting() as told:
+            found = asyncio.run(self._find_and_act(session, query, told))
+        self._tell(query, *found, as_json=as_json)
 
     def do_to(self, session: Session, query: Query, records: Sequence[Record]) -> None:
         """Do it to these messages that the query named, not to what came since, and say what was done."""
         # Without any the query would name every message.
         able = tuple(record.message.id for record in self.may(records))
-        count = asyncio.run(self._act(session, replace(query, ids=able))) if able else 0
+        count = 0
+        if able:
+            with self._counting() as told:
+                count = asyncio.run(self._act(session, replace(query, ids=able), told))
         self._tell(query, records, count)
 
-    async def _find_and_act(self, session: Session, query: Query) -> tuple[Sequence[Record], int]:
-        async with session.store() as store:
-            records = await store.find(query) if query.ids else ()
-            return records, await self.act(store, query)
+    @contextmanager
+    def _counting(self) -> Iterator[Told]:
+        """Tell whoever waits at a terminal how far it is; and whoever interrupts it, how far it came."""
+        done = 0
 
-    async def _act(self, session: Session, query: Query) -> int:
-        async with session.store() as store:
-            return await self.act(store, query)
+        def told(count: int) -> None:
+            nonlocal done
+            done = count
+            if sys.stderr.isatty() and count >= TOLD_FROM:
+                click.echo(f"\r{self.done} {messages(count)} so far", err=True, nl=False)
 
-    def _tell(self, query: Query, records: Sequence[Record], count: int) -> None:
+        try:
+            yield told
+        except KeyboardInterrupt:
+            say(f"{self.done} {messages(done)}, and stopped there: run it again for the rest")
+            raise
+        finally:
+            if sys.stderr.isatty() and done >= TOLD_FROM:
+                click.echo("\r\x1b[K", err=True, nl=False)
+
+    async def _find_and_act(self, session: Session, query: Query, told: Told) -> tuple[Sequence[Record], int]:
+        async with session.store() as store:
+            records = await _find_in(store, query) if query.ids else ()
+            return records, await self.act(store, query, told)
+
+    async def _act(self, session: Session, query: Query, told: Told) -> int:
+        async with session.store() as store:
+            return await self.act(store, query, told)
+
+    def _tell(self, query: Query, records: Sequence[Record], count: int, *, as_json: bool = False) -> None:
         """Say what was done; an error when ids were given and it was done to none of them."""
+        if as_json and (count or not query.ids):
+            write_json({self.done: count, "left_alone": _reasons(query, records, self.statuses)})
+            return
         if not query.ids or count == len(query.ids):
             write(f"{self.done} {messages(count)}")
             return
@@ -117,19 +163,42 @@ def messages(count: int) -> str:
     return f"{count:,} message{'' if count == 1 else 's'}"
 
 
+async def _ids(session: Session, names: Sequence[str]) -> list[UUID]:
+    async with session.store() as store:
+        return await ids_of(store, names)
+
+
 async def _find(session: Session, query: Query) -> Sequence[Record]:
     async with session.store() as store:
-        return await store.find(query)
+        return await _find_in(store, query)
+
+
+async def _find_in(store: Store, query: Query) -> Sequence[Record]:
+    """What the query names, a page at a time, and without the bodies: there may be a great many."""
+    pages, before = list[Sequence[Record]](), None
+    while page := await store.find(replace(query, before=before, limit=PAGE)):
+        pages.append([replace(record, message=record.message.replace(body=None)) for record in page])
+        before = page[0].seq
+        if len(page) < PAGE:
+            break
+    return [record for page in reversed(pages) for record in page]
 
 
 def _unable(query: Query, records: Sequence[Record], statuses: Sequence[Status]) -> Iterator[str]:
     """Why it cannot be done to the ids that are left over."""
+    for id_, reason in _reasons(query, records, statuses).items():
+        yield f"{id_} is {reason}"
+
+
+def _reasons(query: Query, records: Sequence[Record], statuses: Sequence[Status]) -> dict[str, str]:
+    """By id: what those are that it cannot be done to."""
     found = {record.message.id: record.status for record in records}
-    for id in query.ids:
-        if id not in found:
-            yield f"{id} is not in this outbox"
-        elif found[id] not in statuses:
-            yield f"{id} is {'in flight' if found[id] == 'sending' else found[id]}"
+    reasons: dict[UUID, str] = {id_: found.get(id_, "not in this outbox") for id_ in query.ids}
+    return {
+        str(id_): "in flight" if reason == "sending" else reason
+        for id_, reason in reasons.items()
+        if reason not in statuses
+    }
 
 
 def _joined(*parts: str | Iterator[str] | Sequence[str]) -> str:

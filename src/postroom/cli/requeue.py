@@ -12,11 +12,11 @@ from postroom.cli.session import Session
 from postroom.clock import utcnow
 from postroom.durations import format_duration
 from postroom.inbox.inbox import RETENTION_DEFAULT
-from postroom.store import Query, Record, Store
+from postroom.store import Query, Record, Store, Told
 
 
-async def _requeue(store: Store, query: Query) -> int:
-    return await store.requeue(query)
+async def _requeue(store: Store, query: Query, told: Told) -> int:
+    return await store.requeue(query, told=told)
 
 
 REQUEUE = Repair(verb="requeue", done="requeued", statuses=("dead", "failed"), act=_requeue)
@@ -41,10 +41,10 @@ def _refuse_the_forgotten(records: Sequence[Record]) -> None:
 @click.command(short_help="Put dead or failed messages back to pending.")
 @REQUEUE.options
 @click.option("--force", is_flag=True, help=f"Also what is older than inboxes remember, {format_duration(REMEMBERED)}.")
-def requeue(session: Session, dry_run: bool, force: bool, **wanted: Any) -> None:
+def requeue(session: Session, dry_run: bool, force: bool, as_json: bool, **wanted: Any) -> None:
     """Put messages that are dead or failed back to pending, with no attempts made and the same id: the ones with these
-    IDs, or all of a status. A key that is parked by a dead message moves again. A dead message may have been delivered, if
-    an answer was lost: it then arrives twice, with the same id.
+    IDs, of which the beginning is enough, or all of a status. A key that is parked by a dead message moves again. A dead
+    message may have been delivered, if an answer was lost: it then arrives twice, with the same id.
 
     \b
     Examples:
@@ -52,10 +52,10 @@ def requeue(session: Session, dry_run: bool, force: bool, **wanted: Any) -> None
       postroom requeue --status dead --type order.paid --dry-run
       postroom requeue --status failed --key order-7
     """
-    query = REQUEUE.query(**wanted)
+    query = REQUEUE.query(session, **wanted)
     if not force:
         _refuse_the_forgotten(REQUEUE.may(REQUEUE.look(session, query)))
     if dry_run:
-        REQUEUE.preview(query, REQUEUE.look(session, query))
+        REQUEUE.preview(query, REQUEUE.look(session, query), as_json=as_json)
     else:
-        REQUEUE.do(session, query)
+        REQUEUE.do(session, query, as_json=as_json)

@@ -10,11 +10,13 @@ from io import TextIOWrapper
 from pathlib import Path
 
 import click
+from click.shell_completion import shell_complete
 
 from postroom.cli.app import app
+from postroom.cli.completion import VARIABLE as COMPLETE
 from postroom.cli.notes import say, showing_notes
 from postroom.cli.session import Session
-from postroom.errors import ConfigError, InvalidMessage, PostroomError
+from postroom.errors import ConfigError, InvalidMessage, PostroomError, TransportRefused
 
 DONE, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 UNEXPECTED_MAX = 200
@@ -25,6 +27,8 @@ def run(arguments: Sequence[str], session: Session | None = None, *, program: st
     """The exit code of this command. It raises nothing."""
     session = session or Session()
     _prepare_output()
+    if instruction := os.environ.get(COMPLETE):
+        return shell_complete(app, {}, program, COMPLETE, instruction)
     try:
         with showing_notes():
             _command(arguments, session, program)
@@ -69,6 +73,8 @@ def _explained(exc: Exception) -> tuple[int, str]:
             return WRONG_USE, f"{_ended(exc.format_message())} Try `{command} --help`."
         case click.ClickException():
             return FAILED, _ended(exc.format_message())
+        case TransportRefused():
+            return FAILED, str(exc)  # not wrong use: it may be right once somebody has mended the broker
         case ConfigError() | InvalidMessage():
             return WRONG_USE, str(exc)
         case PostroomError():

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import re
+import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from urllib.parse import unquote
 
 import click
 
 from postroom.cli.notes import note
 from postroom.config import Settings
+from postroom.errors import SchemaMismatch
 from postroom.inbox_store import InboxStore
-from postroom.settings import CONFIG, load_here
+from postroom.settings import CONFIG, load_here, unknown_variables
 from postroom.store import Store
 from postroom.stores import must_exist, open_inbox_store, open_store
-from postroom.urls import HIDDEN, redact
-
-SECRET_MIN = 3
-"""Shorter ones are part of ordinary words."""
+from postroom.urls import HIDDEN, redact, secrets_in
 
 
 class Session:
@@ -36,6 +33,8 @@ class Session:
         """Gather the settings: options, else the environment, else the file given or `postroom.toml` in this folder."""
         options = {name: value for name, value in overrides.items() if value is not None}
         self.settings = load_here(config or self.config, {**self.given, **options})
+        for name, close in unknown_variables(os.environ):
+            note(f"{name} is set, but is none of our variables{f'; did you mean {close}?' if close else '.'}")
 
     @property
     def url(self) -> str:
@@ -53,13 +52,20 @@ class Session:
         return redact(self.url)
 
     @asynccontextmanager
-    async def store(self) -> AsyncIterator[Store]:
-        """The store, open, with the tables that this Postroom needs; else SchemaMismatch with the command to type."""
+    async def store(self, *, reading: bool = False) -> AsyncIterator[Store]:
+        """The store, open, with the tables that this Postroom needs; else SchemaMismatch with the command to type.
+
+        Who is only *reading* may do so in newer tables: there it is often an older command that a person has at hand."""
         must_exist(self.url)
         async with open_store(self.url, tables=self.settings.tables) as store:
             if not store.capabilities.durable:
                 note(f"{self.shown_url} is empty now, and gone when this command ends.")
-            await store.check()
+            try:
+                await store.check()
+            except SchemaMismatch as exc:
+                if not reading or exc.facts.get("version", 0) <= exc.facts.get("needed", 0):
+                    raise
+                note(f"{exc} What is shown may not be all.")
             yield store
 
     @asynccontextmanager
@@ -78,16 +84,6 @@ class Session:
         """The text without the secrets in any URL of ours, wherever a driver may have quoted them."""
         settings = self.settings
         urls = (settings.store, settings.to, *(route.to for route in settings.routes), *self.brokers)
-        for secret in (secret for url in urls if url for secret in _secrets(url)):
+        for secret in (secret for url in urls if url for secret in secrets_in(url)):
             text = text.replace(secret, HIDDEN)
         return text
-
-
-def _secrets(url: str) -> list[str]:
-    shown = redact(url)
-    if shown == url:
-        return []
-    match = re.fullmatch("(.+?)".join(map(re.escape, shown.split(HIDDEN))), url, re.DOTALL)
-    found = match.groups() if match else (url,)
-    spellings = {spelling for secret in found for spelling in (secret, unquote(secret))}
-    return sorted((each for each in spellings if len(each) >= SECRET_MIN), key=len, reverse=True)

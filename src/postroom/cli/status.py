@@ -12,11 +12,12 @@ from typing import Any
 import click
 
 from postroom.cli.options import store_options
-from postroom.cli.output import Column, rough, write, write_json, write_table
+from postroom.cli.output import Column, printable, rough, write, write_json, write_table
 from postroom.cli.session import Session
 from postroom.clock import utcnow
 from postroom.message import rfc3339
 from postroom.ops.health import has_live_owner
+from postroom.relay.presence import gone_among
 from postroom.store import OPEN, SETTLED, Counts, Lane, RelayInfo, Status
 
 MEANING: dict[Status, str] = {
@@ -40,6 +41,8 @@ class Seen:
     now: datetime
     patience: timedelta
     """A relay without lanes that was silent for longer is not alive."""
+    gone: frozenset[str]
+    """Owners whose process was on this machine, and is no more."""
 
     @property
     def owners(self) -> Counter[str]:
@@ -47,12 +50,24 @@ class Seen:
         return Counter(lane.owner for lane in self.lanes if lane.owner is not None)
 
     def alive(self, relay: RelayInfo) -> bool:
-        """Was it heard of lately? With lanes, by its own lease; without, by ours."""
-        if relay.seen_at is None:
+        """Was it heard of lately? With lanes, by its own lease; without, by ours. One that is gone is not alive at all."""
+        if relay.seen_at is None or relay.owner in self.gone:
             return False
-        if lanes := [lane for lane in self.lanes if lane.owner == relay.owner]:
+        if lanes := self.lanes_of(relay):
             return any(has_live_owner(lane, {relay.owner: relay.seen_at}, self.now) for lane in lanes)
         return self.now - relay.seen_at <= self.patience
+
+    def state(self, relay: RelayInfo) -> str:
+        """What it is, in a word."""
+        return "gone" if relay.owner in self.gone else "alive" if self.alive(relay) else "silent"
+
+    def lanes_of(self, relay: RelayInfo) -> Sequence[Lane]:
+        return [lane for lane in self.lanes if lane.owner == relay.owner]
+
+    def taken_over_in(self, relay: RelayInfo) -> timedelta | None:
+        """When the last of its lanes can be taken over by anybody; None: it has none."""
+        leases = [lane.lease_until for lane in self.lanes_of(relay) if lane.lease_until is not None]
+        return max(max(leases) - self.now, timedelta(0)) if leases else None
 
 
 @click.command(short_help="Show counts, lag, lanes and relays.")
@@ -75,13 +90,15 @@ def status(session: Session, as_json: bool) -> None:
 
 
 async def _look(session: Session) -> Seen:
-    async with session.store() as store:
+    async with session.store(reading=True) as store:
+        relays = await store.relays()
         return Seen(
             counts=await store.counts(),
             lanes=await store.lanes(),
-            relays=await store.relays(),
+            relays=relays,
             now=utcnow(),
             patience=session.settings.relay.lease,
+            gone=gone_among(relays),
         )
 
 
@@ -110,6 +127,7 @@ def _relay_as_json(relay: RelayInfo, seen: Seen) -> dict[str, Any]:
         "version": relay.version,
         "lanes": seen.owners[relay.owner],
         "alive": seen.alive(relay),
+        "state": seen.state(relay),
         "seen_at": None if relay.seen_at is None else rfc3339(relay.seen_at),
     }
 
@@ -131,6 +149,10 @@ def _show(seen: Seen) -> None:
         write("")
         titles = [Column("RELAY", flexible=True), Column("LANES", right=True), Column("HOST", flexible=True)]
         write_table([*titles, Column("PID", right=True), Column("VERSION"), Column("SEEN")], rows)
+        for relay in seen.relays:
+            # A sentence of its own: in the table it would leave no room for the relay's name.
+            if sentence := _taken_over(relay, seen):
+                write(sentence)
 
 
 def _relay_rows(seen: Seen) -> list[Sequence[str]]:
@@ -147,4 +169,17 @@ def _when(relay: RelayInfo, seen: Seen) -> str:
     if relay.seen_at is None:
         return "never"
     ago = f"{rough(max(seen.now - relay.seen_at, timedelta(0)))} ago"
-    return ago if seen.alive(relay) else f"{ago}, silent"
+    state = seen.state(relay)
+    return ago if state == "alive" else f"{ago}, {state}"
+
+
+def _taken_over(relay: RelayInfo, seen: Seen) -> str | None:
+    """When others take over the lanes of a relay that does not answer. None: it is alive, or it has no lanes."""
+    state, left = seen.state(relay), seen.taken_over_in(relay)
+    if state == "alive" or left is None:
+        return None
+    # Whoever sees that its process is gone, on its own machine, need not wait.
+    when = "at once here, elsewhere " if state == "gone" and left else ""
+    return (
+        f"{printable(relay.name)} is {state}: its lanes are taken over {when}{f'in {rough(left)}' if left else 'now'}."
+    )

@@ -35,7 +35,7 @@ class Tally:
         self.published = self.failed = self.dead = self.expired = 0
         self.lanes: set[int] = set()
         self.paused: dict[str, RoutePaused] = {}
-        """The routes whose broker is away, by name."""
+        """The routes whose broker is away, and those that are shut until a person acts, by name."""
         self.last_failure: Retried | Buried | None = None
         self._samples: deque[tuple[float, int]] = deque()
 
@@ -92,8 +92,17 @@ class Tally:
         if self.stopping:
             return "stopping"
         if len(self.paused) >= self._brokers:
-            return "paused: broker away"
+            return "shut: a person must act" if len(self.shut) == len(self.paused) else "paused: broker away"
         return "draining" if self._draining else "running"
+
+    @property
+    def shut(self) -> list[str]:
+        """A sentence for each route that is shut until a person acts."""
+        return [
+            f"route {name} is shut ({event.code}): mend it, or take it out, and restart the relay."
+            for name, event in self.paused.items()
+            if event.delay is None
+        ]
 
     @property
     def numbers(self) -> tuple[int, ...]:

@@ -4,7 +4,7 @@
    consumer ─▶ Reception ─▶ a line per key ─▶ in one transaction: row · handler · commit ─▶ ack
                reception.py  lines.py          handling.py
                                                it failed ─▶ counted in a transaction of its own, tried again later
-                                               too often ─▶ parked with its bytes, until a person requeues it
+                                               too often ─▶ dead with its bytes, until a person requeues it
 ```
 
 `Inbox` is what your code sees: a name, and handlers by type. `Reception` runs one: it receives from a `Consumer` and handles
@@ -15,5 +15,6 @@ from postroom.inbox.faults import Fault, Retryable, Unacceptable
 from postroom.inbox.guards import BusinessKey, RedisGuard
 from postroom.inbox.inbox import Inbox
 from postroom.inbox.reception import Reception
+from postroom.message import KeyedMessage
 
-__all__ = ["BusinessKey", "Fault", "Inbox", "Reception", "RedisGuard", "Retryable", "Unacceptable"]
+__all__ = ["BusinessKey", "Fault", "Inbox", "KeyedMessage", "Reception", "RedisGuard", "Retryable", "Unacceptable"]

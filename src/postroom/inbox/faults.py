@@ -11,9 +11,12 @@ CORRUPT_PAYLOAD = "CORRUPT_PAYLOAD"
 NO_EVENT = "NO_EVENT"
 """The code of a delivery that is no CloudEvent."""
 NO_HANDLER = "NO_HANDLER"
-"""The code of a message that no handler takes, where such are parked."""
+"""The code of a message that no handler takes, where such are dead."""
 BROKEN_TRANSACTION = "BROKEN_TRANSACTION"
 """The code of a handler that ended the transaction, or swallowed an error that broke it."""
+
+HANDLER_TIMEOUT = "HANDLER_TIMEOUT"
+"""The code of an async handler that ran longer than the inbox allows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +40,7 @@ class Retryable(Exception):
 
 
 class Unacceptable(Exception):
-    """Raised by a handler: this message will never work. It is parked at once."""
+    """Raised by a handler: this message will never work. It is dead at once."""
 
     def __init__(self, reason: str, *, code: str = "UNACCEPTABLE") -> None:
         super().__init__(reason)

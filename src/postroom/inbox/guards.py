@@ -8,14 +8,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from secrets import token_hex
 from typing import Any, Protocol
-from uuid import UUID
 
 from postroom.errors import ConfigError, MissingDependency, StoreUnavailable
+from postroom.inbox.conflicts import EVERYWHERE, is_conflict
+from postroom.inbox.faults import Retryable, Unacceptable
+from postroom.transport import Identity
 from postroom.urls import redact
 
 log = logging.getLogger(__name__)
@@ -25,8 +27,8 @@ log = logging.getLogger(__name__)
 class Entry:
     """What a guard says of some messages: the others are known."""
 
-    new: frozenset[UUID]
-    busy: frozenset[UUID] = frozenset()
+    new: frozenset[Identity]
+    busy: frozenset[Identity] = frozenset()
     """Somebody handles them now: look again later."""
 
 
@@ -42,10 +44,10 @@ class Guard(Protocol):
     async def open(self, consumer: str) -> None:
         """Connect, and say what its limits are."""
 
-    async def enter(self, consumer: str, ids: Collection[UUID]) -> Entry:
+    async def enter(self, consumer: str, events: Collection[Identity]) -> Entry:
         """Before the transaction: which of them may be handled now."""
 
-    async def leave(self, consumer: str, ids: Collection[UUID], *, done: bool) -> None:
+    async def leave(self, consumer: str, events: Collection[Identity], *, done: bool) -> None:
         """After it: they are done, or not."""
 
     def is_known(self, error: BaseException) -> bool:
@@ -65,10 +67,10 @@ class Outside:
     async def open(self, consumer: str) -> None:  # noqa: ARG002 - there is nothing to connect to
         return None
 
-    async def enter(self, consumer: str, ids: Collection[UUID]) -> Entry:  # noqa: ARG002 - the transaction says
-        return Entry(frozenset(ids))
+    async def enter(self, consumer: str, events: Collection[Identity]) -> Entry:  # noqa: ARG002 - the transaction says
+        return Entry(frozenset(events))
 
-    async def leave(self, consumer: str, ids: Collection[UUID], *, done: bool) -> None:  # noqa: ARG002 - the same
+    async def leave(self, consumer: str, events: Collection[Identity], *, done: bool) -> None:  # noqa: ARG002 - the same
         return None
 
     def is_known(self, error: BaseException) -> bool:  # noqa: ARG002 - an error is an error
@@ -87,32 +89,32 @@ class Table(Outside):
 
 @dataclass(slots=True)
 class BusinessKey(Outside):
-    """A unique constraint of your own: `BusinessKey("charges_order_id_key")`. A handler's error that names it means that
-    the effect is there already. SQLite names the columns instead: `BusinessKey("charges.order_id")`.
+    """A unique constraint of your own: `BusinessKey("charges_order_id_key")`. A handler's error that is a violation of exactly
+    this constraint means that the effect is there already. Any other error stays an error.
+
+    Write the name as your database says it in the error: PostgreSQL and MariaDB the constraint's name; MySQL the table and
+    the name, `charges.order_id`; SQLite the table and its columns, `charges.order_id` or `charges.order_id, charges.part`;
+    MongoDB the collection and the index, `charges.order_id_1`.
 
     It guards what that constraint guards: a handler with a second effect, or one that puts messages, needs the table."""
 
     constraint: str
     in_transaction: bool = field(default=False, init=False)
 
+    def check(self, replay_window: timedelta) -> None:
+        if self.constraint in EVERYWHERE:
+            raise ConfigError(
+                f"BusinessKey({self.constraint!r}) is the name of a constraint in every table, so it does not say which one: "
+                f"write the table too, as in charges.{self.constraint}."
+            )
+        Outside.check(self, replay_window)
+
     def is_known(self, error: BaseException) -> bool:
-        """It is a violation of this constraint, as any driver, or SQLAlchemy or Django around it, says it."""
-        seen: BaseException | None = error
-        while seen is not None:
-            if (
-                "Integrity" in type(seen).__name__
-                or "Unique" in type(seen).__name__
-                or "Duplicate" in type(seen).__name__
-            ):
-                name = getattr(getattr(seen, "diag", None), "constraint_name", None)
-                if name == self.constraint or self.constraint in str(seen):
-                    return True
-            seen = seen.__cause__
-        return False
+        """Is it a violation of exactly this constraint? What the handler itself calls Retryable or Unacceptable is not."""
+        return not isinstance(error, (Retryable, Unacceptable)) and is_conflict(error, self.constraint)
 
 
 _GIVE_BACK = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
-_KEEP = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3]) end return 0"
 _DONE = b"done"
 HOLD_DEFAULT = timedelta(minutes=5)
 
@@ -121,9 +123,10 @@ class RedisGuard:
     """`SET NX` with a value that only its owner knows, while the handler works; then a key that lives for `ttl`, which must be
     longer than any message is sent again.
 
-    What it cannot do: the key and the effect are not one commit. A process that dies between them leaves a message that is
-    handled again after `hold`; so does a handler that takes longer than `hold`, and a Redis that lost the key (a restart
-    without AOF, eviction, failover). Use it where that is bearable, or with a handler that is idempotent by itself."""
+    What it cannot do: the key and the effect are not one commit. A Redis that is away after the commit is waited for, and
+    only the marking is repeated. But a process that dies in between leaves a message that is handled again after `hold`; so
+    does a handler that takes longer than `hold`, and a Redis that lost the key (a restart without AOF, eviction, failover).
+    Use it where that is bearable, or with a handler that is idempotent by itself."""
 
     in_transaction = False
 
@@ -131,6 +134,10 @@ class RedisGuard:
         self.url, self.ttl, self.hold = url, ttl, hold
         self._value = token_hex(8).encode()
         self._client: Any = None
+        self._unmarked: set[str] = set()
+        """Keys of what is committed, while Redis has not said that it knows. Only this is repeated, never the handler."""
+        self._not_given_back: set[str] = set()
+        """Keys of what is not in hand any more, while Redis has not said that it let them go."""
 
     def check(self, replay_window: timedelta) -> None:
         if self.ttl <= replay_window:
@@ -155,32 +162,60 @@ class RedisGuard:
             redact(self.url),
         )
 
-    async def enter(self, consumer: str, ids: Collection[UUID]) -> Entry:
-        names = list(ids)
+    async def enter(self, consumer: str, events: Collection[Identity]) -> Entry:
+        names = list(events)
+        await self._mark(key for event in names if (key := self._key(consumer, event)) in self._unmarked)
         async with self._client.pipeline(transaction=False) as pipeline:
-            for id_ in names:
-                pipeline.set(self._key(consumer, id_), self._value, nx=True, px=self.hold, get=True)
+            for event in names:
+                pipeline.set(self._key(consumer, event), self._value, nx=True, px=self.hold, get=True)
             before = dict(zip(names, await self._answers(pipeline), strict=True))
-        new = frozenset(id_ for id_, value in before.items() if value is None)
-        return Entry(new, frozenset(id_ for id_, value in before.items() if value not in (None, _DONE)))
+        ours = {event for event, value in before.items() if value == self._value and self._take_back(consumer, event)}
+        new = frozenset(event for event, value in before.items() if value is None or event in ours)
+        return Entry(new, frozenset(event for event, value in before.items() if value not in (None, _DONE)) - ours)
 
-    async def leave(self, consumer: str, ids: Collection[UUID], *, done: bool) -> None:
-        ttl = int(self.ttl.total_seconds() * 1000)
+    async def leave(self, consumer: str, events: Collection[Identity], *, done: bool) -> None:
+        keys = [self._key(consumer, event) for event in events]
+        if done:
+            self._unmarked.update(keys)
+            await self._mark(keys)
+            return
+        self._not_given_back.update(keys)
         async with self._client.pipeline(transaction=False) as pipeline:
-            for id_ in ids:
-                key = self._key(consumer, id_)
-                if done:
-                    pipeline.eval(_KEEP, 1, key, self._value, _DONE, ttl)
-                else:
-                    pipeline.eval(_GIVE_BACK, 1, key, self._value)
+            for key in keys:
+                pipeline.eval(_GIVE_BACK, 1, key, self._value)
             await self._answers(pipeline)
+        self._not_given_back.difference_update(keys)
 
     def is_known(self, error: BaseException) -> bool:  # noqa: ARG002 - an error is an error
         return False
 
     async def close(self) -> None:
-        if self._client is not None:
-            await self._client.aclose()
+        if self._client is None:
+            return
+        try:
+            await self._mark(self._unmarked)
+        except StoreUnavailable as exc:
+            what = f"{len(self._unmarked):,} done messages could not be marked, and may be handled again"
+            log.error("%s: %s", what, exc)  # noqa: TRY400 - it says all there is to say
+        await self._client.aclose()
+
+    async def _mark(self, keys: Iterable[str]) -> None:
+        """Have Redis know that these are done: whoever holds them now, and also if it lost them meanwhile."""
+        wanted, ttl = list(keys), int(self.ttl.total_seconds() * 1000)
+        if not wanted:
+            return
+        async with self._client.pipeline(transaction=False) as pipeline:
+            for key in wanted:
+                pipeline.set(key, _DONE, px=ttl)
+            await self._answers(pipeline)
+        self._unmarked.difference_update(wanted)
+
+    def _take_back(self, consumer: str, event: Identity) -> bool:
+        """Is it ours only because it could not be given back? Then it is in hand again."""
+        key = self._key(consumer, event)
+        is_free = key in self._not_given_back
+        self._not_given_back.discard(key)
+        return is_free
 
     async def _answers(self, pipeline: Any) -> list[Any]:
         from redis.exceptions import RedisError
@@ -191,5 +226,5 @@ class RedisGuard:
             raise StoreUnavailable(f"Redis at {redact(self.url)} cannot be used: {exc}; check that it runs.") from exc
         return answers
 
-    def _key(self, consumer: str, id_: UUID) -> str:
-        return f"postroom:inbox:{consumer}:{id_}"
+    def _key(self, consumer: str, event: Identity) -> str:
+        return f"postroom:inbox:{consumer}:{event.id}:{event.source}"

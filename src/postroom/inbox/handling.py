@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import inspect
 from collections.abc import Callable, Iterator, Sequence
@@ -9,22 +10,40 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Literal, TypeAlias
-from uuid import UUID
 
 from postroom.causation import causing
+from postroom.containment import Escaped, contained
+from postroom.durations import format_duration
 from postroom.errors import StoreUnavailable
 from postroom.failpoints import reach
-from postroom.inbox.faults import BROKEN_TRANSACTION, CORRUPT_PAYLOAD, NO_EVENT, NO_HANDLER, Fault, fault_of
+from postroom.inbox.faults import (
+    BROKEN_TRANSACTION,
+    CORRUPT_PAYLOAD,
+    HANDLER_TIMEOUT,
+    NO_EVENT,
+    NO_HANDLER,
+    Fault,
+    Unacceptable,
+    fault_of,
+)
 from postroom.inbox.inbox import Handler, Inbox
 from postroom.inbox.payloads import CorruptPayload
-from postroom.inbox_store import BlockingTransaction, InboxStore, Transaction
+from postroom.inbox.suspects import CRASH_LOOP, CRASH_LOOP_SAID, UNFINISHED_SAID, Try, judged, was_delivered_before
+from postroom.inbox_store import UNFINISHED, BlockingTransaction, InboxStore, KnownQuery, Transaction
 from postroom.message import Message
 from postroom.retry import GiveUp
+from postroom.store import ERROR_MAX
+from postroom.text import describe, one_line, trace
 from postroom.tracing import processing
-from postroom.transport import Delivery
+from postroom.transport import Delivery, Identity
 from postroom.transports.threads import Threads
 
 BUSY_AGAIN = timedelta(seconds=1)
+ENDED = (
+    "the handler ended the transaction itself (commit, rollback, close, or a statement that commits): what it wrote may be "
+    "committed, so look before it is requeued; leave the transaction's end to the inbox"
+)
+TOLD_MAX = ERROR_MAX - 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +60,40 @@ class Again:
     after: timedelta
     code: str
     error: str
+    """What it says, and the end of its traceback."""
+    attempts: int = 0
+    """The tries made, this one included; 0: it was none."""
+    cause: BaseException | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Parking:
-    """It is given up, and was parked."""
+class Dead:
+    """It is given up: a person decides."""
 
     code: str
     error: str
+    cause: BaseException | None = None
+    """What the handler raised, where that is no verdict of its own."""
 
 
-Result: TypeAlias = Done | Again | Parking
+Result: TypeAlias = Done | Again | Dead
 
 
 class Broken(Exception):
-    """The handler returned, but its transaction is not as it was begun."""
+    """The handler returned, but its transaction is not as it was begun; or it ended the transaction, and then raised."""
+
+    def __init__(self, reason: str, ended: set[Identity] | None = None) -> None:
+        super().__init__(reason)
+        self.ended = ended or set[Identity]()
+        """The messages whose rows may be committed, because the handler ended the transaction itself."""
+
+
+class TookTooLong(Exception):
+    """The handler was cancelled, because its time was over."""
+
+
+class Abandoned(Exception):
+    """The handler returned to nobody."""
 
 
 class Handling:
@@ -65,9 +103,39 @@ class Handling:
         self._inbox, self._store, self._threads = inbox, store, threads
         self._system = system
         """What it comes from, as traces call it."""
+        self._ended: dict[Identity, str] = {}
+        """Messages of a batch whose handler ended the transaction itself, and what is to be said of it: their rows may be
+        committed."""
 
-    async def one(self, delivery: Delivery, *, unpark: bool = False) -> Result:
-        """Handle one delivery, and say what is to become of it. A failure is on record when this returns."""
+    def is_suspect(self, delivery: Delivery) -> bool:
+        """Was it delivered before, and is there a handler that may have killed its process by it?"""
+        if delivery.fault is not None or not was_delivered_before(delivery):
+            return False
+        return self._inbox.handler_for(delivery.message.type) is not None
+
+    async def look(self, delivery: Delivery) -> Try | Done | Dead:
+        """What is to become of a suspect, by what is on record of it."""
+        source, id_ = delivery.identity
+        found = await self._store.known(KnownQuery(consumer=self._inbox.name, source=source, ids=[id_]))
+        before = found[0] if found else None
+        chance = judged(before, self._inbox.retry.max_attempts)
+        if isinstance(chance, Try):
+            return chance
+        if chance is None or before is None:
+            return Done("known")
+        error = CRASH_LOOP_SAID if chance.code == CRASH_LOOP else f"{before.code}: {before.error}"
+        return await self._give_up(delivery, chance.code, error)
+
+    async def count(self, delivery: Delivery) -> int:
+        """Count a suspect's try before it begins; 0: it is handled or dead meanwhile."""
+        attempts = await self._store.failed(self._inbox.name, delivery.identity, UNFINISHED, UNFINISHED_SAID)
+        reach("after-counted")
+        return attempts
+
+    async def one(self, delivery: Delivery, *, unbury: bool = False, on_record: bool = False) -> Result:
+        """Handle one delivery, and say what is to become of it. A failure is on record when this returns.
+
+        *on_record*: there may be a row that counts its tries, which must not say that it is failing afterwards."""
         if delivery.fault is not None:
             return await self._give_up(delivery, NO_EVENT, delivery.fault)
         handler = self._inbox.handler_for(delivery.message.type)
@@ -76,41 +144,52 @@ class Handling:
                 return Done("skipped")
             return await self._give_up(delivery, NO_HANDLER, f"no handler takes the type {delivery.message.type!r}")
         try:
-            known = not await self._within(handler, [delivery], unpark=unpark)
+            known = not await self._within(handler, [delivery], unbury=unbury, on_record=on_record)
+            if known and on_record and not self._inbox.guard.in_transaction:
+                async with self._store.transaction() as tx:
+                    await tx.remember(self._inbox.name, [delivery.identity])
         except StoreUnavailable:
             raise
         except Busy:
             return Again(BUSY_AGAIN, "BUSY", "another consumer of this name handles it now")
-        except (Exception, SystemExit) as exc:  # noqa: BLE001 - whatever a handler raises is a result
+        except Exception as exc:  # noqa: BLE001 - whatever a handler raises is a result
             return await self._failed(delivery, exc)
+        ended = self._ended.pop(delivery.identity, None)
+        if known and ended is not None:
+            return await self._give_up(delivery, BROKEN_TRANSACTION, ended, committed=True)
         return Done("known" if known else "handled")
 
-    async def many(self, handler: Handler, deliveries: Sequence[Delivery]) -> set[UUID] | None:
-        """Handle these together, in one transaction; which were new. None: it did not work, and nothing of it is kept."""
+    async def many(self, handler: Handler, deliveries: Sequence[Delivery]) -> set[Identity] | str:
+        """Handle these together, in one transaction; which were new. A text says why it did not work: nothing of it is kept."""
         if not deliveries:
             return set()
         try:
             return await self._within(handler, deliveries)
         except StoreUnavailable:
             raise
-        except (Exception, SystemExit):  # noqa: BLE001 - they are handled one by one, and then it is told what is wrong
-            return None
+        except Broken as exc:
+            self._ended |= dict.fromkeys(exc.ended, describe(exc))
+            return describe(exc)
+        except Exception as exc:  # noqa: BLE001 - they are handled one by one, and then it is told what is wrong
+            return describe(_raised(exc))
 
-    async def _within(self, handler: Handler, deliveries: Sequence[Delivery], *, unpark: bool = False) -> set[UUID]:
+    async def _within(
+        self, handler: Handler, deliveries: Sequence[Delivery], *, unbury: bool = False, on_record: bool = False
+    ) -> set[Identity]:
         """Handle what is new of these in one transaction; which they were."""
         guard, name = self._inbox.guard, self._inbox.name
-        by_id = {delivery.message.id: delivery.message for delivery in deliveries}
-        entry = await guard.enter(name, by_id.keys())
-        if entry.busy and len(by_id) == 1:
+        messages = {delivery.identity: delivery.message for delivery in deliveries}
+        entry = await guard.enter(name, messages.keys())
+        if entry.busy and len(messages) == 1:
             raise Busy
         done = False
         try:
-            some = len(entry.new) < len(by_id)  # hardly ever: and to look up every id is dear
-            fresh = {id_: by_id[id_] for id_ in by_id if id_ in entry.new} if some else by_id
-            work = _Work(self._inbox, handler, fresh, unpark)
-            new = set[UUID]()
+            some = len(entry.new) < len(messages)  # hardly ever: and to look up every one is dear
+            fresh = {event: messages[event] for event in messages if event in entry.new} if some else messages
+            work = _Work(self._inbox, handler, fresh, unbury, on_record)
+            new = set[Identity]()
             if work.messages:
-                with processing(self._system, (each for each in deliveries if each.message.id in work.messages)):
+                with processing(self._system, (each for each in deliveries if each.identity in work.messages)):
                     new = await self._run(work)
             done = True
         finally:
@@ -121,70 +200,106 @@ class Handling:
         reach("after-handled")
         return new
 
-    async def _run(self, work: _Work) -> set[UUID]:
+    async def _run(self, work: _Work) -> set[Identity]:
         try:
             return await (self._run_async(work) if work.handler.is_async else self._run_blocking(work))
         except Exception as exc:
-            if self._inbox.guard.is_known(exc):
+            # Of several, one may be known and the others new, and nothing of them was kept: they are handled one by one.
+            if len(work.messages) == 1 and not isinstance(exc, Broken) and self._inbox.guard.is_known(exc):
                 return set()
             raise
 
-    async def _run_async(self, work: _Work) -> set[UUID]:
+    async def _run_async(self, work: _Work) -> set[Identity]:
         async with self._store.transaction() as tx:
-            new = await tx.remember(work.name, work.ids) if work.in_transaction else work.ids
-            if work.unpark:
-                await tx.unpark(work.name, work.ids)
+            written = await tx.remember(work.name, work.events) if work.is_written else work.events
+            new = written if work.in_transaction else work.events
+            if work.unbury:
+                await tx.unbury(work.name, work.events)
             reach("after-remembered")
             if new:
-                with causing(work.cause(new)), _blaming(tx):
-                    await work.handler.function(work.argument(new), tx.handle)
-            _require_whole(tx)
+                with causing(work.cause(new)), _blaming(tx, new):
+                    await self._in_time(work, new, tx.handle)
+            _require_whole(tx, new)
             reach("before-handled")
         return new
 
-    async def _run_blocking(self, work: _Work) -> set[UUID]:
+    async def _in_time(self, work: _Work, new: set[Identity], handle: Any) -> None:
+        """Call an async handler, for no longer than the inbox allows."""
+        limit = self._inbox.timeout
+        clock = asyncio.timeout(None if limit is None else limit.total_seconds())
+        try:
+            async with clock:
+                with contained():
+                    await work.handler.function(*work.arguments(new, handle))
+        except TimeoutError:
+            if not clock.expired():
+                raise  # the handler's own
+        if limit is not None and clock.expired():
+            raise TookTooLong(f"it ran longer than {format_duration(limit)}, and was cancelled")
+
+    async def _run_blocking(self, work: _Work) -> set[Identity]:
         context = contextvars.copy_context()
-        new: set[UUID] = await self._threads.call(lambda each: context.run(self._blocking, each), work)
+        try:
+            new: set[Identity] = await self._threads.call(lambda each: context.run(self._blocking, each), work)
+        except asyncio.CancelledError:
+            work.is_abandoned = True
+            raise
         return new
 
-    def _blocking(self, work: _Work) -> set[UUID]:
+    def _blocking(self, work: _Work) -> set[Identity]:
         with self._store.blocking() as tx:
-            new = tx.remember(work.name, work.ids) if work.in_transaction else work.ids
-            if work.unpark:
-                tx.unpark(work.name, work.ids)
+            written = tx.remember(work.name, work.events) if work.is_written else work.events
+            new = written if work.in_transaction else work.events
+            if work.unbury:
+                tx.unbury(work.name, work.events)
             reach("after-remembered")
             if new:
-                with causing(work.cause(new)), _blaming(tx):
-                    _require_done(work.handler.function(work.argument(new), tx.handle))
-            _require_whole(tx)
+                with causing(work.cause(new)), _blaming(tx, new), contained():
+                    _require_done(work.handler.function(*work.arguments(new, tx.handle)))
+            if work.is_abandoned:
+                raise Abandoned  # nobody waits for it any more, and the message goes to another
+            _require_whole(tx, new)
             reach("before-handled")
         return new
 
     async def _failed(self, delivery: Delivery, exc: BaseException) -> Result:
-        fault, error = self._fault(exc), f"{type(exc).__name__}: {exc}"
+        raised, error = _raised(exc), _told(exc)
+        fault = self._fault(raised)
+        cause = None if isinstance(raised, Unacceptable | CorruptPayload) else raised
+        # What the handler itself may have committed is dead although its row says handled: else nobody would hear of it.
+        committed = isinstance(exc, Broken) and bool(exc.ended) and self._inbox.guard.in_transaction
         if not fault.retryable:
-            return await self._give_up(delivery, fault.code, error)
-        attempts = await self._store.failed(self._inbox.name, delivery.message.id, fault.code, error)
+            return await self._give_up(delivery, fault.code, error, cause, committed=committed)
+        attempts = await self._store.failed(self._inbox.name, delivery.identity, fault.code, error)
         reach("after-failed")
         if attempts == 0:
+            if committed:
+                return await self._give_up(delivery, fault.code, error, committed=True)
             return Done("known")
         decision = self._inbox.retry.decide(attempts, retry_after=fault.retry_after)
         if isinstance(decision, GiveUp):
-            return await self._give_up(delivery, decision.code, f"{fault.code}: {error}")
-        return Again(decision.delay, fault.code, error)
+            return await self._give_up(delivery, decision.code, f"{fault.code}: {error}", cause)
+        return Again(decision.delay, fault.code, error, attempts, cause)
 
     def _fault(self, exc: BaseException) -> Fault:
         match exc:
             case CorruptPayload():
                 return Fault(code=CORRUPT_PAYLOAD, business=True, retryable=False)
             case Broken():
-                return Fault(code=BROKEN_TRANSACTION)
+                below = None if exc.__cause__ is None else self._fault(exc.__cause__)
+                if isinstance(exc.__cause__, TookTooLong) and below is not None:
+                    return below  # a driver may close what was cancelled in the middle of a statement
+                return Fault(code=BROKEN_TRANSACTION, retryable=below is None or below.retryable)
+            case TookTooLong():
+                return Fault(code=HANDLER_TIMEOUT)
         return fault_of(exc, self._inbox.faults)
 
-    async def _give_up(self, delivery: Delivery, code: str, error: str) -> Result:
-        await self._store.bury(self._inbox.name, delivery, code, error)
-        reach("after-parked")
-        return Parking(code, error)
+    async def _give_up(
+        self, delivery: Delivery, code: str, error: str, cause: BaseException | None = None, *, committed: bool = False
+    ) -> Dead:
+        await self._store.bury(self._inbox.name, delivery, code, error, committed=committed)
+        reach("after-buried")
+        return Dead(code, error, cause)
 
 
 class Busy(Exception):
@@ -197,8 +312,16 @@ class _Work:
 
     inbox: Inbox
     handler: Handler
-    messages: dict[UUID, Message]
-    unpark: bool
+    messages: dict[Identity, Message]
+    unbury: bool
+    on_record: bool
+    is_abandoned: bool = False
+    """Nobody waits for it any more; it must not commit."""
+
+    @property
+    def is_written(self) -> bool:
+        """Is its row written: to know it again, or because there is one that counts its tries?"""
+        return self.in_transaction or self.on_record
 
     @property
     def name(self) -> str:
@@ -209,28 +332,49 @@ class _Work:
         return self.inbox.guard.in_transaction
 
     @property
-    def ids(self) -> set[UUID]:
+    def events(self) -> set[Identity]:
         return set(self.messages)
 
-    def argument(self, new: set[UUID]) -> Any:
-        """What the handler gets of these: one, or a list in the order they came."""
-        read: Callable[[Message], Any] = self.handler.read
-        all_of_them = len(new) == len(self.messages)
-        payloads = [read(message) for id_, message in self.messages.items() if all_of_them or id_ in new]
-        return payloads if self.handler.batch is not None else payloads[0]
+    def arguments(self, new: set[Identity], handle: Any) -> tuple[Any, ...]:
+        """What the handler gets of these: one, or a list in the order they came; the transaction; the messages, if it asks."""
+        handler, all_of_them = self.handler, len(new) == len(self.messages)
+        messages = [message for event, message in self.messages.items() if all_of_them or event in new]
+        payloads = self._as_given(handler.read, messages)
+        return (payloads, handle, self._as_given(handler.message, messages)) if handler.message else (payloads, handle)
 
-    def cause(self, new: set[UUID]) -> Message | None:
+    def _as_given(self, read: Callable[[Message], Any], messages: list[Message]) -> Any:
+        read_ones = [read(message) for message in messages]
+        return read_ones if self.handler.batch is not None else read_ones[0]
+
+    def cause(self, new: set[Identity]) -> Message | None:
         return self.messages[next(iter(new))] if len(new) == 1 else None
 
 
+def _raised(exc: BaseException) -> BaseException:
+    """What the handler itself raised."""
+    return exc.__cause__ or exc if isinstance(exc, Escaped) else exc
+
+
+def _told(exc: BaseException) -> str:
+    """What it says and the end of its traceback, with room for a code before it."""
+    if not isinstance(exc, Escaped):
+        return trace(exc, TOLD_MAX)
+    head = one_line(str(exc))
+    where = trace(_raised(exc), TOLD_MAX - len(head)).partition("\n")[2]
+    return f"{head}\n{where}" if where else head
+
+
 @contextmanager
-def _blaming(tx: Transaction | BlockingTransaction) -> Iterator[None]:
-    """What a handler raises because the database went away is the database's, and costs no attempt."""
+def _blaming(tx: Transaction | BlockingTransaction, new: set[Identity]) -> Iterator[None]:
+    """What a handler raises because the database went away is the database's, and costs no attempt. What it raises after it
+    ended the transaction is not an ordinary error: nothing can be rolled back any more."""
     try:
         yield
     except Exception as exc:
         if tx.is_away():
-            raise StoreUnavailable(f"The database went away while a message was handled: {exc}.") from exc
+            raise StoreUnavailable(f"The database went away while a message was handled: {describe(exc)}.") from exc
+        if tx.is_ended():
+            raise Broken(f"{ENDED}. Then it raised {describe(exc)}", new) from exc
         raise
 
 
@@ -242,11 +386,10 @@ def _require_done(answer: object) -> None:
         raise TypeError("the handler is async behind a plain function: give `on` the `async def` itself")
 
 
-def _require_whole(tx: Transaction | BlockingTransaction) -> None:
+def _require_whole(tx: Transaction | BlockingTransaction, new: set[Identity]) -> None:
     if tx.is_away():
         raise StoreUnavailable("The database went away while a message was handled.")
+    if tx.is_ended():
+        raise Broken(ENDED, new)
     if not tx.is_whole():
-        raise Broken(
-            "the handler ended the transaction itself, or went on after an error inside it: leave commit and rollback to "
-            "the inbox, and let errors out"
-        )
+        raise Broken("the handler went on after an error inside the transaction: let errors out")

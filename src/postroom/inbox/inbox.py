@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 from postroom.errors import ConfigError
 from postroom.inbox.faults import Mapped
 from postroom.inbox.guards import Guard, Table
-from postroom.inbox.payloads import Reader, reader_for
+from postroom.inbox.payloads import Reader, readers_for
 from postroom.retry import RetryPolicy
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -34,6 +34,8 @@ class Handler:
     batch: int | None
     """How many messages it takes at once, at most; None: one, by itself."""
     read: Reader
+    message: Reader | None = None
+    """How to make the third argument, the message; None: it takes two."""
 
 
 @dataclass(kw_only=True)
@@ -50,7 +52,7 @@ class Inbox:
 
     `tx` is the database driver's own connection (PyMongo's session), inside a transaction that is the inbox's: write with it,
     put further messages with it, and neither commit nor roll back. A sync handler runs in a thread. When it raises, nothing
-    of it is kept; the failure is counted, and it is tried again by `retry`, until the message is parked.
+    of it is kept; the failure is counted, and it is tried again by `retry`, until the message is dead.
     """
 
     name: str = field(kw_only=False)
@@ -60,12 +62,15 @@ class Inbox:
     """Your own classes of errors: which ones are worth another try, and under which code."""
     guard: Guard = field(default_factory=Table)
     """How a message is known again. The inbox's own table, unless you say otherwise."""
-    unhandled: Literal["skip", "park"] = "skip"
-    """What becomes of a message that no handler takes: it is acknowledged, or parked for a person."""
+    unhandled: Literal["skip", "bury"] = "skip"
+    """What becomes of a message that no handler takes: it is acknowledged, or dead for a person."""
     retention: timedelta = RETENTION_DEFAULT
     """How long it is remembered what was handled."""
     replay_window: timedelta = REPLAY_WINDOW_DEFAULT
     """How old a message may be that somebody sends again: the outbox's retention, and the broker's."""
+    timeout: timedelta | None = None
+    """How long an async handler may run: longer is a failed try, HANDLER_TIMEOUT. A sync one cannot be interrupted: it is
+    only told of, and counts as it ends. None: as long as it likes."""
     handlers: list[Handler] = field(default_factory=list, init=False)
     _known: dict[str, Handler | None] = field(default_factory=dict, init=False, repr=False)
 
@@ -77,13 +82,16 @@ class Inbox:
                 f"The inbox {self.name} forgets after {self.retention}, but messages may be sent again for "
                 f"{self.replay_window}: make its retention at least that long, or it would handle them twice."
             )
+        if self.timeout is not None and self.timeout <= timedelta(0):
+            raise ConfigError(f"The inbox {self.name} has a timeout of {self.timeout}; give it some time, or None.")
         self.guard.check(self.replay_window)
 
     def on(self, pattern: str, *, batch: int | None = None) -> Callable[[Function], Function]:
         """Handle messages of these types with the function below: `order.paid`, `order.*`, `*`. The first that fits counts.
 
-        With `batch=500` the function gets a list of up to so many at once, handled in one transaction; when it raises, they
-        are handled one by one."""
+        The function takes `(message, tx)`; or `(data, tx, message)`, where its first argument is annotated with a type of
+        yours and it needs the message's key or id too. With `batch=500` it gets lists of up to so many at once, handled in
+        one transaction; when it raises, they are handled one by one."""
         if not pattern:
             raise ConfigError("on() needs a type of message, such as order.paid or order.*.")
         if batch is not None and not 1 <= batch <= BATCH_MAX:
@@ -93,9 +101,9 @@ class Inbox:
             is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
                 getattr(function, "__call__", None)  # noqa: B004 - an object whose call is async
             )
-            read = reader_for(function, batch=batch is not None)
+            read, message = readers_for(function, batch=batch is not None)
             self._known.clear()
-            self.handlers.append(Handler(pattern, function, is_async, batch, read))
+            self.handlers.append(Handler(pattern, function, is_async, batch, read, message))
             return function
 
         return register

@@ -5,24 +5,28 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import Final, TypeVar
-from uuid import UUID
 
 from postroom.clock import monotonic, utcnow
 from postroom.errors import PostroomError, StoreUnavailable, TransportUnavailable
 from postroom.failpoints import reach
 from postroom.inbox.batches import gather
-from postroom.inbox.handling import Again, Done, Handling, Parking
+from postroom.inbox.handling import Again, Dead, Done, Handling, Result
 from postroom.inbox.inbox import Handler, Inbox
 from postroom.inbox.lines import Lines
-from postroom.inbox_store import InboxStore, ParkedQuery
+from postroom.inbox.room import Room
+from postroom.inbox.suspects import Try, was_delivered_before
+from postroom.inbox.tasks import Tasks
+from postroom.inbox.telling import tell_of_batch, tell_of_death, tell_of_failure
+from postroom.inbox_store import DeadQuery, InboxStore
+from postroom.text import one_line
 from postroom.tracing import received
-from postroom.transport import Consumer, Delivery
+from postroom.transport import Consumer, Delivery, Identity
 from postroom.transports.threads import Threads
 
 log = logging.getLogger(__name__)
@@ -33,10 +37,14 @@ WAIT = timedelta(seconds=0.5)
 AWAY_FIRST, AWAY_MOST = 0.1, 5.0
 """How long to wait, in seconds, for a database or a broker that is away: doubling, from the first to the most."""
 CARE_SECONDS = 2.0
-"""How often requeued deliveries are looked for."""
+"""How often requeued deliveries are looked for, and handlers that run long."""
 PURGE_SECONDS = 3600.0
+GRACE_DEFAULT = timedelta(seconds=30)
+"""How long handlers may run on when it is told to end."""
+LONG_SECONDS = 30.0
+"""After so long somebody is told that a handler still runs, if it has no time limit of its own."""
 REQUEUED: Final = object()
-"""The token of a delivery that comes from the parked ones, not from the broker."""
+"""The token of a delivery that comes from the dead ones, not from the broker."""
 
 
 @dataclass(slots=True)
@@ -45,7 +53,7 @@ class Tally:
 
     received: int = 0
     done: Counter[str] = field(default_factory=Counter)
-    """handled, known, skipped, failed, parked."""
+    """handled, known, skipped, failed, dead, abandoned."""
 
 
 class Reception:
@@ -58,26 +66,34 @@ class Reception:
     """
 
     def __init__(
-        self, inbox: Inbox, store: InboxStore, consumer: Consumer, *, concurrency: int = CONCURRENCY_DEFAULT
+        self,
+        inbox: Inbox,
+        store: InboxStore,
+        consumer: Consumer,
+        *,
+        concurrency: int = CONCURRENCY_DEFAULT,
+        grace: timedelta = GRACE_DEFAULT,
     ) -> None:
         self.tally = Tally()
         self._inbox, self._store, self._consumer = inbox, store, consumer
         self._threads = Threads("postroom-inbox")
         self._handling = Handling(inbox, store, self._threads, system=consumer.capabilities.name)
-        self._room = asyncio.Semaphore(concurrency)
+        self._room = Room(concurrency)
         self._lines = Lines()
         self._ready: dict[int, deque[Hashable]] = {}
         """For each handler that takes many at once, and has somebody at work: the lines whose heads wait for it."""
-        self._requeued: set[UUID] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._requeued: set[Identity] = set()
         self._stopping = asyncio.Event()
+        self._tasks = Tasks(self._stopping.set)
+        self._grace = grace
         self._opened = False
-        self._broken: BaseException | None = None
         self.last_done = 0.0
         """When something was last done with, in monotonic seconds."""
 
     def stop(self) -> None:
-        """Ask it to end: nothing more is received, what is being handled is finished, the rest goes back to the broker."""
+        """Ask it to end: nothing more is received, what is being handled is finished, the rest goes back to the broker.
+
+        What still runs when the grace period is over is abandoned: rolled back, and not acknowledged."""
         self._stopping.set()
 
     async def open(self, *, patient: bool = False) -> bool:
@@ -95,16 +111,18 @@ class Reception:
         """Receive and handle until `stop`, or until nothing was received for *until_idle* and nothing is in hand."""
         await self.open()
         try:
-            self._start(self._care())
+            self._tasks.start(self._care())
+            self._tasks.start(self._watch())
             await self._receive(until_idle)
         finally:
             self.stop()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            if abandoned := await self._tasks.end(self._grace):
+                self.tally.done["abandoned"] += abandoned
             await self._consumer.close()
             await self._inbox.guard.close()
             self._threads.close()
-        if self._broken is not None:
-            raise self._broken
+        if self._tasks.broken is not None:
+            raise self._tasks.broken
         return self.tally
 
     async def _receive(self, until_idle: timedelta | None) -> None:
@@ -115,7 +133,7 @@ class Reception:
                 deliveries = await self._received()
                 away = AWAY_FIRST
             except TransportUnavailable as exc:
-                log.warning("Nothing can be received: %s", exc)
+                log.warning("Nothing can be received: %s", one_line(str(exc)))
                 await self._pause(away)
                 away = min(2 * away, AWAY_MOST)
                 continue
@@ -155,16 +173,16 @@ class Reception:
         """A line that nobody works at: its head goes by itself, or with others."""
         handler = self._in_batches(self._lines.head(key))
         if handler is None:
-            self._start(self._work(key))
+            self._tasks.start(self._work(key))
         elif (ready := self._ready.get(id(handler))) is not None:
             ready.append(key)
         else:
             self._ready[id(handler)] = deque([key])
-            self._start(self._work_in_batches(handler))
+            self._tasks.start(self._work_in_batches(handler))
 
     def _in_batches(self, delivery: Delivery) -> Handler | None:
         """The handler that takes it with others, if one does."""
-        if delivery.fault is not None or delivery.token is REQUEUED:
+        if delivery.fault is not None or was_delivered_before(delivery):
             return None
         handler = self._inbox.handler_for(delivery.message.type)
         return handler if handler is not None and handler.batch is not None else None
@@ -173,27 +191,48 @@ class Reception:
 
     async def _work(self, key: Hashable, *, singly: int = 0) -> None:
         """Handle a line, one after the other, until it is empty or the next goes with others; the first *singly* do not."""
-        more = True
+        more, failures = True, 0
         while more and not self._stopping.is_set():
             delivery = self._lines.head(key)
             if singly <= 0 and self._in_batches(delivery):
                 self._begin(key)
                 return
             if not self._is_lost(delivery):
-                async with self._room:
-                    if self._stopping.is_set():
-                        return
-                    handle = partial(self._handling.one, delivery, unpark=_is_requeued(delivery))
-                    result = await self._patiently(handle, StoreUnavailable, "handled")
+                result = await self._tried(delivery, failed_before=failures > 0)
                 if isinstance(result, Again):
+                    failures += 1
                     self.tally.done["failed"] += 1
+                    tell_of_failure(delivery, result, most=self._inbox.retry.max_attempts, first=failures == 1)
                     await self._pause(result.after.total_seconds())
                     continue
                 if result is None:
                     return
+                if isinstance(result, Dead):
+                    tell_of_death(delivery, result, first=failures == 0)
                 await self._settled(delivery, result)
-            singly -= 1
+            singly, failures = singly - 1, 0
             more = self._lines.done(key)
+
+    async def _tried(self, delivery: Delivery, *, failed_before: bool) -> Result | None:
+        """What came of one try; None when it was stopped before.
+
+        One that was delivered before is counted first: it may be what killed the process that had it."""
+        is_suspect, is_requeued = self._handling.is_suspect(delivery), _is_requeued(delivery)
+        chance: Try | Done | Dead | None = Try(alone=False)
+        if is_suspect:
+            chance = await self._patiently(partial(self._handling.look, delivery), StoreUnavailable, "handled")
+            if isinstance(chance, Done) and is_requeued:
+                is_suspect, chance = False, Try(alone=False)  # it is handled, and must not stay dead
+        if not isinstance(chance, Try):
+            return chance
+        async with self._room.alone() if chance.alone else self._room.shared:
+            if is_suspect and not self._stopping.is_set():
+                count = partial(self._handling.count, delivery)
+                if await self._patiently(count, StoreUnavailable, "handled") == 0 and not is_requeued:
+                    return Done("known")
+            handle = partial(self._handling.one, delivery, unbury=is_requeued, on_record=is_suspect or failed_before)
+            with self._tasks.holding([delivery]):
+                return await self._patiently(handle, StoreUnavailable, "handled")
 
     async def _patiently(
         self, work: Callable[[], Awaitable[Came]], gone: type[PostroomError], what: str
@@ -204,19 +243,16 @@ class Reception:
             try:
                 return await work()
             except gone as exc:
-                log.warning("Nothing can be %s: %s", what, exc)
+                log.warning("Nothing can be %s: %s", what, one_line(str(exc)))
                 await self._pause(away)
                 away = min(2 * away, AWAY_MOST)
         return None
 
-    async def _settled(self, delivery: Delivery, result: Done | Parking) -> None:
-        self.tally.done[result.how if isinstance(result, Done) else "parked"] += 1
+    async def _settled(self, delivery: Delivery, result: Done | Dead) -> None:
+        self.tally.done[result.how if isinstance(result, Done) else "dead"] += 1
         self.last_done = monotonic()
-        if isinstance(result, Parking):
-            what = f"{delivery.message.id} ({delivery.message.type})"
-            log.error("Message %s is parked: %s: %s", what, result.code, result.error)
         if _is_requeued(delivery):
-            self._requeued.discard(delivery.message.id)
+            self._requeued.discard(delivery.identity)
         elif isinstance(result, Done):
             await self._consumer.ack([delivery])
         else:
@@ -238,14 +274,17 @@ class Reception:
                 fits=lambda each: self._in_batches(each) is handler,
                 is_lost=self._is_lost,
             )
-            async with self._room:
+            async with self._room.shared:
                 if self._stopping.is_set():
                     return
                 handle = partial(self._handling.many, handler, batch.deliveries)
-                worked = await self._patiently(handle, StoreUnavailable, "handled")
-            if worked is None:  # or it was stopped, and nobody begins
+                with self._tasks.holding(batch.deliveries):
+                    worked = await self._patiently(handle, StoreUnavailable, "handled")
+            if worked is None or isinstance(worked, str):  # None: it was stopped, and nobody begins
+                if worked is not None:
+                    tell_of_batch(batch.deliveries, worked)
                 for key, count in batch.taken.items():
-                    self._start(self._work(key, singly=count))
+                    self._tasks.start(self._work(key, singly=count))
                 continue
             self.tally.done.update(handled=len(worked), known=len(batch.deliveries) - len(worked))
             self.last_done = monotonic()
@@ -255,7 +294,7 @@ class Reception:
                     self._begin(key)
         del self._ready[id(handler)]
 
-    # ── what was parked, and what is old ──
+    # ── what was requeued, and what is old ──
 
     async def _care(self) -> None:
         """Handle what a person requeued, and forget what is older than the retention; now and then."""
@@ -264,20 +303,31 @@ class Reception:
             with suppress(StoreUnavailable):
                 await self._accept_requeued()
                 if monotonic() - purged >= PURGE_SECONDS:
-                    while await self._store.purge(utcnow() - self._inbox.retention) and not self._stopping.is_set():
+                    while await self._forget() and not self._stopping.is_set():
                         pass
                     purged = monotonic()
             await self._pause(CARE_SECONDS)
 
+    async def _watch(self) -> None:
+        """Tell of handlers that run long. By itself: what takes care may have to wait for just such a handler."""
+        limit = self._inbox.timeout
+        long = LONG_SECONDS if limit is None else limit.total_seconds()
+        while not self._stopping.is_set():
+            self._tasks.tell_of_long_ones(long)
+            await self._pause(CARE_SECONDS)
+
+    async def _forget(self) -> int:
+        """Forget some of what this inbox handled longer ago than it remembers; how many."""
+        return await self._store.purge(self._inbox.name, utcnow() - self._inbox.retention)
+
     async def _accept_requeued(self) -> None:
         """What a person requeued waits in its line like any other; nobody but us delivers it."""
-        query = ParkedQuery(consumer=self._inbox.name, requeued=True, limit=RECEIVE_MAX)
-        for parked in await self._store.parked(query):
-            if parked.message.id not in self._requeued:
-                self._requeued.add(parked.message.id)
-                self._accept([Delivery(parked.message, parked.source, parked.topic, token=REQUEUED)])
-
-    # ── tasks ──
+        query = DeadQuery(consumer=self._inbox.name, requeued=True, limit=RECEIVE_MAX)
+        for dead in await self._store.dead(query):
+            delivery = Delivery(dead.message, dead.source, dead.topic, redelivered=1, token=REQUEUED)
+            if delivery.identity not in self._requeued:
+                self._requeued.add(delivery.identity)
+                self._accept([delivery])
 
     async def _pause(self, seconds: float) -> None:
         """Wait, but no longer than until it is stopped."""
@@ -285,18 +335,7 @@ class Reception:
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()
 
-    def _start(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._broken = self._broken or error
-            self.stop()
-
 
 def _is_requeued(delivery: Delivery) -> bool:
-    """Does it come from the parked ones?"""
+    """Does it come from the dead ones?"""
     return delivery.token is REQUEUED

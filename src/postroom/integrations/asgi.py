@@ -118,22 +118,26 @@ def receiving(
     prefetch: int | None = None,
     handlers: int = CONCURRENCY_DEFAULT,
     secrets: tuple[str, ...] = (),
+    unsigned: bool = False,
     stop_within: timedelta = STOP_WITHIN,
     **settings: Any,
 ) -> Embedded:
     """A reception for this process, as `postroom consume` is one: `async with receiving(inbox, "kafka://broker:9092/orders"):`.
-    The store comes from the settings, as in `relaying`."""
+    The store comes from the settings, as in `relaying`; so do the secrets of webhooks, unless they are given here."""
 
     def read() -> Opening:
         found = load_here(config, settings)
         if not found.store:
             raise ConfigError('No store is named: give receiving(…, store="…"), or set POSTROOM_STORE.')
         # Both are made anew for each start; here, so that what is wrong with them is told at once.
+        consumer = partial(
+            consumer_for, inbox, source, group=group, prefetch=prefetch, secrets=secrets, unsigned=unsigned,
+            known_secrets=found.secrets,
+        )  # fmt: skip
         consumer()
         open_inbox_store(found.store, tables=found.tables)
         return partial(_reception, inbox, found.store, found.tables, consumer, handlers)
 
-    consumer = partial(consumer_for, inbox, source, group=group, prefetch=prefetch, secrets=secrets)
     return Embedded(f"The inbox {inbox.name}", read, stop_within=stop_within)
 
 

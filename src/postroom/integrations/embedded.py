@@ -13,6 +13,7 @@ from postroom.clock import monotonic
 from postroom.errors import PostroomError
 from postroom.ops.health import Health
 from postroom.relay.wakeup import Backoff
+from postroom.text import describe, one_line
 
 log = logging.getLogger("postroom.embedded")
 AGAIN_FIRST, AGAIN_MOST = 0.5, 30.0
@@ -126,7 +127,7 @@ class Embedded:
         """Say what happened, and wait."""
         # What Postroom raises on purpose is a sentence; anything else is a bug, of which the traceback is wanted.
         expected = isinstance(exc, PostroomError)
-        said = str(exc) if expected else f"{type(exc).__name__}: {exc}"
+        said = one_line(str(exc)) if expected else describe(exc)
         self._trouble = f"{self.what} does not run: {said}"
         level = logging.WARNING if expected and exc.transient else logging.ERROR  # type: ignore[attr-defined]
         log.log(level, "%s It starts again in %g s.", self._trouble, seconds, exc_info=None if expected else exc)

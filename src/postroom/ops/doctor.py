@@ -111,7 +111,7 @@ def judge(counts: Counts, lanes: Sequence[Lane], relays: Sequence[RelayInfo], no
 def judge_inbox(counts: Mapping[str, Mapping[Outcome, int]]) -> list[str]:
     """What is wrong with inboxes that look like this, by consumer."""
     return [
-        f"{count(dead, 'message')} of the inbox {consumer} {'is' if dead == 1 else 'are'} parked: see `postroom inbox list "
+        f"{count(dead, 'message')} of the inbox {consumer} {'is' if dead == 1 else 'are'} dead: see `postroom inbox list "
         f"--consumer {consumer}`, mend the cause, and requeue."
         for consumer, outcomes in sorted(counts.items())
         if (dead := outcomes.get("dead", 0))

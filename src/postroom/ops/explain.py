@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import assert_never
@@ -12,8 +12,10 @@ from uuid import UUID
 from postroom.clock import utcnow
 from postroom.ops.health import has_live_owner
 from postroom.ops.words import count, ordinal, roughly
+from postroom.relay.presence import gone_among
 from postroom.relay.verdict import NO_ROUTE
 from postroom.store import OPEN, Lane, Query, Record, RelayInfo, Status, Store
+from postroom.text import without_trace
 
 NEVER_SENT = (NO_ROUTE, "CORRUPT_PAYLOAD")
 """What a relay says of a message that it did not even try to send."""
@@ -38,7 +40,8 @@ async def explain(store: Store, message_id: UUID, *, now: datetime | None = None
         return Explanation([_unknown(message_id)], None)
     (record,) = found
     of_key = await _of_key(store, record)
-    told = sentences(record, of_key, await store.lanes(), await store.relays(), now or utcnow())
+    lanes, relays = await store.lanes(), await store.relays()
+    told = sentences(record, of_key, lanes, relays, now or utcnow(), gone=gone_among(relays))
     return Explanation(told, record)
 
 
@@ -59,15 +62,21 @@ def _unknown(message_id: UUID) -> str:
 
 
 def sentences(
-    record: Record, of_key: Sequence[Record], lanes: Sequence[Lane], relays: Sequence[RelayInfo], now: datetime
+    record: Record,
+    of_key: Sequence[Record],
+    lanes: Sequence[Lane],
+    relays: Sequence[RelayInfo],
+    now: datetime,
+    *,
+    gone: Collection[str] = (),
 ) -> Sequence[str]:
     """Why this message is where it is at this moment: first its state, then what it waits for, then what to do.
 
-    *of_key* are the messages of its key that are open or dead, in the order written; it may be among them."""
+    *of_key* are the messages of its key that are open or dead, in the order written; it may be among them. *gone* are the
+    owners whose process is known to be no more."""
     others = [other for other in of_key if other.seq != record.seq]
-    return list(
-        _Case(record, others, {lane.lane: lane for lane in lanes}, {each.owner: each for each in relays}, now)()
-    )
+    by_number, by_owner = {lane.lane: lane for lane in lanes}, {each.owner: each for each in relays}
+    return list(_Case(record, others, by_number, by_owner, now, gone)())
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +88,7 @@ class _Case:
     lanes: dict[int, Lane]
     relays: dict[str, RelayInfo]
     now: datetime
+    gone: Collection[str]
 
     def __call__(self) -> Iterator[str]:
         match self.record.status:
@@ -195,9 +205,13 @@ class _Case:
         return f"It waits its turn: {len(ahead):,} earlier {go} first."
 
     def _next_in_line(self) -> str:
+        """What it waits for in its key: nothing. Whether anybody sends it, its lane says."""
+        lane = self._lane_of(self.record)
+        nobody = lane is not None and lane.owner is not None and not self._is_heard_of(lane)
+        held = "Only its relay holds it back" if nobody else "Nothing holds it back"
         if self.record.message.key is None:
-            return "Nothing holds it back: it has no key, so it waits for no other message."
-        return "Nothing holds it back: it is next in line of its key."
+            return f"{held}: it has no key, so it waits for no other message."
+        return f"{held}: it is next in line of its key."
 
     def _due(self, record: Record) -> bool:
         return record.due_at is None or record.due_at <= self.now
@@ -221,11 +235,21 @@ class _Case:
 
     def _silence(self, lane: Lane) -> str:
         """What to know of an owner that was not heard of as often as it should be, though its lease runs."""
-        seen = {owner: relay.seen_at for owner, relay in self.relays.items()}
-        if has_live_owner(lane, seen, self.now):
+        if self._is_heard_of(lane):
             return ""
-        heard = self._when(seen.get(lane.owner or ""))
-        return f", last heard of {heard}: if it is dead, another takes over when its lease ends {self._at(lane.lease_until)}"
+        at = self._at(lane.lease_until)
+        if lane.owner in self.gone:
+            return f", whose process is gone: a relay on its machine takes over at once, any other when the lease ends {at}"
+        heard = self._when(self._seen.get(lane.owner or ""))
+        return f", last heard of {heard}: if it is dead, another takes over when its lease ends {at}"
+
+    @property
+    def _seen(self) -> dict[str, datetime | None]:
+        return {owner: relay.seen_at for owner, relay in self.relays.items()}
+
+    def _is_heard_of(self, lane: Lane) -> bool:
+        """Does its lease run, and was its owner heard of lately, which is not gone?"""
+        return lane.owner not in self.gone and has_live_owner(lane, self._seen, self.now)
 
     def _lane(self) -> str:
         """Who may send it."""
@@ -235,7 +259,8 @@ class _Case:
         if lane.owner is None or lane.lease_until is None:
             return f"Nobody owns its lane, {lane.lane}: {self._taker()}."
         if self._alive(lane):
-            return f"Its lane, {lane.lane}, is owned by {self._relay(lane.owner)} until {self._when(lane.lease_until)}."
+            until = f" until {self._when(lane.lease_until)}" if self._is_heard_of(lane) else self._silence(lane)
+            return f"Its lane, {lane.lane}, is owned by {self._relay(lane.owner)}{until}."
         ran_out = f"whose lease ran out {self._at(lane.lease_until)}"
         return f"Its lane, {lane.lane}, was owned by {self._relay(lane.owner)}, {ran_out}: {self._taker()}."
 
@@ -244,7 +269,7 @@ class _Case:
 
     def _taker(self) -> str:
         """Who takes a lane that is nobody's."""
-        if any(map(self._alive, self.lanes.values())):
+        if any(map(self._is_heard_of, self.lanes.values())):
             return "a running relay will take it over"
         return "no relay is running, so start one with `postroom relay`"
 
@@ -286,5 +311,5 @@ def _error(record: Record) -> str:
     """What went wrong, to stand before a full stop.
 
     A stranger's row may have neither code nor text."""
-    told = ": ".join(filter(None, (record.last_error_code, record.last_error)))
+    told = ": ".join(filter(None, (record.last_error_code, without_trace(record.last_error or ""))))
     return told.rstrip(". ") or "no error was kept"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from postroom.clock import monotonic, utcnow
 from postroom.durations import format_duration
 from postroom.errors import StoreError
+from postroom.relay.presence import gone_among
 from postroom.store import Lane, RelayInfo, Store
 
 TIMEOUT = timedelta(seconds=2)
@@ -52,17 +53,18 @@ class Readiness:
     async def _ask(self) -> Health:
         try:
             async with asyncio.timeout(self._timeout.total_seconds()):
-                return ready(await self._store.lanes(), await self._store.relays(), utcnow())
+                lanes, relays = await self._store.lanes(), await self._store.relays()
+                return ready(lanes, relays, utcnow(), gone=gone_among(relays))
         except TimeoutError:
             return Health(ok=False, why=f"The store did not answer within {format_duration(self._timeout)}.")
         except StoreError as exc:
             return Health(ok=False, why=str(exc))
 
 
-def ready(lanes: Sequence[Lane], relays: Iterable[RelayInfo], now: datetime) -> Health:
-    """Whether each of these lanes has a live owner at this moment."""
+def ready(lanes: Sequence[Lane], relays: Iterable[RelayInfo], now: datetime, *, gone: Collection[str] = ()) -> Health:
+    """Whether each of these lanes has a live owner at this moment. *gone* are owners whose process is known to be no more."""
     seen = {relay.owner: relay.seen_at for relay in relays}
-    orphans = [lane.lane for lane in lanes if not has_live_owner(lane, seen, now)]
+    orphans = [lane.lane for lane in lanes if lane.owner in gone or not has_live_owner(lane, seen, now)]
     if not orphans:
         return Health(ok=True, why=f"All {len(lanes):,} lanes have a live relay.")
     named = ", ".join(map(str, orphans[:SHOWN]))

@@ -14,7 +14,7 @@ from postroom.failpoints import reach
 from postroom.relay.gates import NOT_TRIED, Gates
 from postroom.relay.routes import Route, Routes
 from postroom.relay.verdict import judge, unrouted
-from postroom.store import Buried, Claim, Claimed, Expired, Published, Unsent, Verdict
+from postroom.store import Buried, Claim, Claimed, Expired, Published, Retry, Unsent, Verdict
 from postroom.transport import Envelope, Outcome, Sent, Unavailable
 
 PUBLISHED, EXPIRED, UNSENT = Published(), Expired(), Unsent()
@@ -38,6 +38,14 @@ class Carrier:
     def __init__(self, routes: Routes, gates: Gates, timeout: timedelta, *, no_route_waits: bool = False) -> None:
         self._routes, self._gates, self._timeout = routes, gates, timeout
         self._no_route_waits = no_route_waits
+        self._quiet_since = 0.0
+        """When a broker last answered for a message, or will be asked for one that waits for its retry."""
+
+    def is_stuck(self, now: float, patience: float) -> bool:
+        """Does what is left wait for a person: a route is shut, and no other had anything to do for *patience* seconds?"""
+        if not self._gates.waits_for_a_person:
+            return False
+        return len(self._gates.shut) == len(self._gates) or now >= self._quiet_since + patience
 
     async def carry(self, claims: Sequence[Claim], may_send: Callable[[Claim], bool]) -> dict[int, Verdict]:
         """The verdicts by seq; what has none was not sent. *may_send* is asked before each round (R16)."""
@@ -117,13 +125,19 @@ class Carrier:
 
     async def _publish_to(self, route: Route, parcels: Sequence[Parcel]) -> Sequence[Outcome]:
         gate, topic = self._gates.of(route), route.topic
-        shut = gate.shut_for(monotonic())
-        if shut and len(self._gates) > 1:
+        if gate.is_shut:
+            shut = Unavailable(
+                "ROUTE_SHUT", f"route {route.name} is shut until it is mended and the relay is restarted"
+            )
+            return [shut] * len(parcels)
+        if len(self._gates) > 1 and gate.shut_for(monotonic()):
             away = Unavailable("ROUTE_PAUSED", f"the broker of route {route.name} is away")
             return [away] * len(parcels)
-        return await gate.publish(
+        outcomes = await gate.publish(
             [_new(Envelope, (claimed.message, topic)) for _, claimed, _ in parcels], self._timeout
         )
+        self._quiet_since = max(self._quiet_since, monotonic())
+        return outcomes
 
     def _judge(self, parcels: Sequence[Parcel], outcomes: Sequence[Outcome], verdicts: dict[int, Verdict]) -> set[str]:
         """Note the verdicts; which keys stop here (R17: the next of a key only after the one before was sent)."""
@@ -140,11 +154,15 @@ class Carrier:
     def _verdict(self, claimed: Claimed, route: Route, outcome: Outcome) -> Verdict:
         if isinstance(outcome, Unavailable):
             # With one broker the relay itself pauses: there is nothing to write into messages that nobody sent.
-            if outcome.code in NOT_TRIED or len(self._gates) == 1:
+            if outcome.code in NOT_TRIED or (len(self._gates) == 1 and not outcome.until_told):
                 return UNSENT
-            shut = timedelta(seconds=self._gates.of(route).shut_for(monotonic()))
-            return judge(outcome, claimed.attempts, route.retry, park=route.park, pause=shut)
-        return judge(outcome, claimed.attempts, route.retry, park=route.park)
+            # But of a route that is shut somebody should read why, in the messages that found it so.
+            shut = self._gates.of(route).shut_for(monotonic()) if len(self._gates) > 1 else 0.0
+            return judge(outcome, claimed.attempts, route.retry, park=route.park, pause=timedelta(seconds=shut))
+        verdict = judge(outcome, claimed.attempts, route.retry, park=route.park)
+        if isinstance(verdict, Retry):
+            self._quiet_since = max(self._quiet_since, monotonic() + verdict.after.total_seconds())
+        return verdict
 
 
 def _still_allowed(

@@ -3,20 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from postroom.clock import monotonic, utcnow
 from postroom.errors import StoreUnavailable
 from postroom.events import LanesLost, LanesReleased, LanesTaken, Listeners
 from postroom.failpoints import reach
+from postroom.relay import presence
 from postroom.relay.holdings import Holdings, fair_share
 from postroom.store import Lane, Lost, RelayInfo, Store
 
 BEATS_PER_LEASE = 3
 NUDGE_SECONDS = 1.0
 """At most so often a nudge is followed; and so often a relay without lanes looks for one."""
+
+
+FORGOTTEN_AFTER = 3
+"""After so many silent leases a relay without lanes is taken off the record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Company:
+    """Who shares the lanes, as the store says."""
+
+    lanes: Sequence[Lane]
+    share: int
+    """How many lanes are mine, among the relays that are alive."""
+    gone: Collection[str]
+    """Owners whose process is no more."""
+    forgotten: Collection[str]
+    """Relays that were silent for long, and own nothing."""
 
 
 class Heartbeat:
@@ -36,6 +56,8 @@ class Heartbeat:
 
     async def run(self, stopping: asyncio.Event, changed: Callable[[], None]) -> None:
         """Beat until stopped. A database that is away is waited for: the deadlines run out by themselves."""
+        # Here, not where the relay was made: a process may have been forked since.
+        self._info = replace(self._info, pid=os.getpid(), process=presence.process())
         beat = self._lease.total_seconds() / BEATS_PER_LEASE
         due = monotonic()
         while not stopping.is_set():
@@ -65,27 +87,26 @@ class Heartbeat:
         """One round: say that I am alive, renew what I hold, take or hand over until my share is fair."""
         await self._renew()
         await self._store.join(self._info)
-        lanes, share = await self._shares()
-        await self._take(share, [lane.lane for lane in lanes if lane.owner is None])
-        await self._hand_over(share)
+        company = await self._company()
+        await self._take(company)
+        await self._hand_over(company.share)
+        for owner in company.forgotten:
+            await self._store.leave(owner)
 
     async def _is_unfair(self) -> bool:
         """Between two beats: is there a lane to be had for me, or one of mine for another? It writes nothing."""
-        lanes, share = await self._shares()
-        if len(self._holdings) >= share:
-            return len(self._holdings) > share
+        company = await self._company()
+        if len(self._holdings) >= company.share:
+            return len(self._holdings) > company.share
         # Only a hint, by this machine's clock: whether a lease is over is decided by the database's.
         now = utcnow()
-        return any(lane.lease_until is None or lane.lease_until < now for lane in lanes)
+        return any(
+            lane.lease_until is None or lane.lease_until < now or lane.owner in company.gone for lane in company.lanes
+        )
 
-    async def _shares(self) -> tuple[Sequence[Lane], int]:
-        """The lanes, and how many of them are my share among the relays that are alive."""
-        lanes = await self._store.lanes()
-        seen = {relay.owner: relay.seen_at for relay in await self._store.relays() if relay.seen_at is not None}
-        # By the database's clock alone: it stamped all of them, me too.
-        latest = max(seen.values(), default=None)
-        alive = {owner for owner, at in seen.items() if latest is not None and at > latest - self._lease}
-        return lanes, fair_share(len(lanes), len(alive | {self._info.owner}))
+    async def _company(self) -> Company:
+        lanes, relays = await self._store.lanes(), await self._store.relays()
+        return company(lanes, relays, self._info.owner, self._lease, presence.gone_among(relays))
 
     async def _renew(self) -> None:
         # R10: whoever slept through a lease must not renew it, even if nobody else took the lane.
@@ -93,18 +114,21 @@ class Heartbeat:
         asked = self._holdings.epochs
         deadline = monotonic() + self._lease.total_seconds()
         mine = await self._store.renew(self._info.owner, asked, lease=self._lease) if asked else frozenset()
-        self._tell_lost(self._holdings.renewed(mine, deadline, asked))
+        self._tell_lost(self._holdings.renewed(mine, deadline, asked, monotonic()))
         self._tell_lost(self._holdings.expire(monotonic()))
 
-    async def _take(self, share: int, free: list[int]) -> None:
+    async def _take(self, company: Company) -> None:
         """Up to the share; beyond it only when lanes were left lying for a whole lease."""
         now = monotonic()
+        free = [lane.lane for lane in company.lanes if lane.owner is None]
         self._free_since = {lane: self._free_since.get(lane, now) for lane in free}
         abandoned = sum(now - since > self._lease.total_seconds() for since in self._free_since.values())
-        wanted = max(share - len(self._holdings), abandoned)
+        wanted = max(company.share - len(self._holdings), abandoned)
         if wanted > 0:
             deadline = monotonic() + self._lease.total_seconds()
-            taken = await self._store.take(self._info.owner, limit=wanted, lease=self._lease, lost=self._lost)
+            taken = await self._store.take(
+                self._info.owner, limit=wanted, lease=self._lease, lost=self._lost, gone=company.gone
+            )
             self._holdings.add(taken, deadline)
             if taken:
                 reach("after-take")
@@ -131,3 +155,17 @@ class Heartbeat:
     def _tell_lost(self, lanes: list[int]) -> None:
         if lanes:
             self._listeners(LanesLost(owner=self._info.owner, lanes=tuple(lanes)))
+
+
+def company(
+    lanes: Sequence[Lane], relays: Sequence[RelayInfo], me: str, lease: timedelta, gone: Collection[str]
+) -> Company:
+    """Who shares the lanes. Who is silent is told by the database's clock alone: it stamped all of them, me too."""
+    gone = sorted(owner for owner in gone if owner != me)
+    seen = {each.owner: each.seen_at for each in relays if each.seen_at is not None}
+    latest = max(seen.values(), default=None)
+    silent = {owner: latest - at for owner, at in seen.items() if latest is not None}
+    alive = ({owner for owner, silence in silent.items() if silence < lease} - {*gone}) | {me}
+    idle = seen.keys() - {lane.owner for lane in lanes} - {me}
+    forgotten = sorted(owner for owner in idle if silent[owner] > FORGOTTEN_AFTER * lease)
+    return Company(lanes, fair_share(len(lanes), len(alive)), gone, forgotten)

@@ -52,12 +52,17 @@ class Holdings:
         for lane in lanes:
             self._held[lane.lane] = Held(lane.epoch, deadline)
 
-    def renewed(self, lanes: Collection[int], deadline: float, asked: Collection[int]) -> list[int]:
-        """The answer to a renewal: prolong these, give up those that were asked for and are not mine any more (R10)."""
+    def renewed(self, lanes: Collection[int], deadline: float, asked: Collection[int], now: float) -> list[int]:
+        """The answer to a renewal: prolong these, give up those that were asked for and are not mine any more (R10). Which
+        lanes were given up.
+
+        An answer that comes past a lane's deadline prolongs nothing: its batch was dropped meanwhile, or nearly so, and its
+        claim is still in the table."""
+        late = self.expire(now)
         for lane in lanes:
             if lane in self._held:
                 self._held[lane].deadline = deadline
-        return self.drop(lane for lane in asked if lane not in lanes)
+        return late + self.drop(lane for lane in asked if lane not in lanes)
 
     def expire(self, now: float) -> list[int]:
         """Give up, for good, the lanes whose deadline has passed (R10); which they are."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -33,9 +35,10 @@ async def relay_from(
     if not routes:
         raise ConfigError("A relay needs somewhere to go: set POSTROOM_TO, or write [[routes]] in postroom.toml.")
     must_exist(settings.store)
+    called = name or f"{socket.gethostname()}:{os.getpid()}"
     async with (
-        open_store(settings.store, tables=settings.tables) as store,
-        open_store(settings.store, tables=settings.tables) as heartbeat,
+        open_store(settings.store, tables=settings.tables, name=called) as store,
+        open_store(settings.store, tables=settings.tables, name=called) as heartbeat,
     ):
         await store.check()
         yield Relay(store, routes, config=settings.relay, name=name, heartbeat=heartbeat, listeners=listeners)

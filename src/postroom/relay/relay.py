@@ -11,11 +11,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
+from postroom import nearby
 from postroom.clock import monotonic
 from postroom.config import RelayConfig
-from postroom.errors import ConfigError, StoreError, StoreUnavailable
+from postroom.errors import ConfigError, PostroomError, StoreError, StoreUnavailable
 from postroom.events import Claimed, LanesLost, Listeners
 from postroom.failpoints import reach
+from postroom.relay.batch_size import BatchSize, Trip
 from postroom.relay.carrier import Carrier
 from postroom.relay.deadlines import within
 from postroom.relay.gates import Gates, grace
@@ -23,12 +25,15 @@ from postroom.relay.heartbeat import Heartbeat
 from postroom.relay.holdings import Holdings
 from postroom.relay.routes import Route, Routes
 from postroom.relay.settler import Settler
+from postroom.relay.suspects import Suspects
 from postroom.relay.verdict import lost_with_its_relay
 from postroom.relay.wakeup import Backoff, watch
-from postroom.store import OPEN, Claim, RelayInfo, Store, Verdict
+from postroom.store import OPEN, Claim, Published, RelayInfo, Store, Verdict
 
 CLAIMS_AT_ONCE = 2
 """How many claims, of different lanes, are asked for at once while messages flow."""
+QUIET_SECONDS = 1.0
+"""With a route that is shut, a drain ends when nothing has moved for so long, or three of the longest looks."""
 PROBE = 1
 """How many messages are claimed to ask whether the brokers are back."""
 
@@ -39,6 +44,8 @@ class Drained:
 
     dead: int
     parked: int
+    shut: tuple[str, ...] = ()
+    """The routes that are shut until a person acts: their messages are still open."""
 
 
 class Relay:
@@ -77,15 +84,19 @@ class Relay:
         info = RelayInfo(owner=self.owner, name=label, host=socket.gethostname(), pid=os.getpid(), version=_version())
         lost = lost_with_its_relay(table.first.retry, park=table.first.park)
         self._heartbeat = Heartbeat(heartbeat or store, info, self._holdings, lease, lost, self._listeners)
+        self._batch = BatchSize(
+            self.config.first_batch, self.config.largest_batch, send_timeout=timeout.total_seconds()
+        )
         self._idle = Backoff(first=0.002, most=self.config.poll.total_seconds())
         self._stopping = asyncio.Event()
         self._changed = asyncio.Event()
-        self._trips: set[asyncio.Task[None]] = set()
+        self._trips: dict[asyncio.Task[None], Mapping[int, int]] = {}
+        """What is under way, with the lanes that are reserved for it."""
         self._claiming = 0
         self._resting_until = 0.0
-        self._alone: list[Claim] = []
+        self._suspects = Suspects(lost)
         self._doubtful: set[int] = set()
-        """Lanes of which a claim was asked for, and no answer came."""
+        """Lanes of which something was asked for, and no answer came."""
         self._broken: BaseException | None = None
 
     def stop(self) -> None:
@@ -106,20 +117,20 @@ class Relay:
             )
         await self._run(drain=True)
         counts = await self._store.counts()
-        return Drained(dead=counts.by_status.get("dead", 0), parked=counts.parked)
+        return Drained(dead=counts.by_status.get("dead", 0), parked=counts.parked, shut=self._gates.shut)
 
     async def _run(self, *, drain: bool) -> None:
         await self._gates.open(self.config.send_timeout)
         beating = asyncio.create_task(self._heartbeat.run(self._stopping, self._changed.set))
-        beating.add_done_callback(self._end_if_broken)
+        beating.add_done_callback(self._heart_stopped)
         watching = asyncio.create_task(watch(self._store, self._woken, self._unwatched))
         try:
-            await self._pump(drain=drain)
+            with nearby.told(self._look):
+                await self._pump(drain=drain)
         finally:
             self.stop()
             watching.cancel()
             await asyncio.gather(*self._trips, beating, watching, return_exceptions=True)
-            await self._close(self._alone, {})
             with suppress(StoreError):
                 await self._heartbeat.leave()
             await self._gates.close()
@@ -131,8 +142,9 @@ class Relay:
         while not self._stopping.is_set():
             self._changed.clear()
             with suppress(StoreUnavailable):
-                if self._alone:
-                    await self._carry_alone()
+                if self._suspects.last_try is not None:
+                    if await self._try_alone(self._suspects.last_try):
+                        continue
                 elif await self._start_trip():
                     continue
                 elif drain and not self._trips and await self._is_drained():
@@ -143,6 +155,10 @@ class Relay:
         """Something was committed, or a relay came or went: look at once, from short waits on."""
         # What the store tells of need not be asked for so often.
         self._idle.most = 2 * self.config.poll.total_seconds()
+        self._look()
+
+    def _look(self) -> None:
+        """Look at once, from short waits on."""
         self._idle.shorten()
         self._resting_until = 0.0
         self._changed.set()
@@ -165,26 +181,32 @@ class Relay:
         if self._idle.waited and not await within(self._patience, self._store.peek(lanes)):
             self._rest()
             return False
-        limit = PROBE if self._gates.away() else self.config.batch
-        # Two claims never share a lane: leave some for the other trips. But where only little comes, it may be in any lane.
-        part = lanes if self._idle.waited else self._holdings.part_of(lanes, room)
-        part = self._holdings.still_mine(part)
+        limit = PROBE if self._gates.away() else self._batch.size
+        suspects = self._suspects.turn(self._holdings.still_mine(lanes), room)
+        part = self._holdings.still_mine(suspects or self._part_of(self._suspects.others(lanes), room))
         if not part:
             return False
         self._holdings.reserve(part)
         self._claiming += 1
-        task = asyncio.create_task(self._trip(part, limit))
-        self._trips.add(task)
+        task = asyncio.create_task(self._trip(part, -(-limit // 2) if suspects else limit, theirs=bool(suspects)))
+        if suspects:
+            self._suspects.trip = task
+        self._trips[task] = part
         task.add_done_callback(self._done)
         return True
+
+    def _part_of(self, lanes: dict[int, int], room: int) -> dict[int, int]:
+        """Two claims never share a lane: leave some for the other trips. But where only little comes, it may be in any lane."""
+        return lanes if self._idle.waited else self._holdings.part_of(lanes, room)
 
     @property
     def _claims_at_once(self) -> int:
         """Two while messages flow, so that the database is not waited for; one to look whether there are any."""
         return 1 if self._idle.waited else CLAIMS_AT_ONCE
 
-    async def _trip(self, part: dict[int, int], limit: int) -> None:
-        """Claim from these lanes, which are reserved for this trip, and carry what was found."""
+    async def _trip(self, part: dict[int, int], limit: int, *, theirs: bool) -> None:
+        """Claim from these lanes, which are reserved for this trip, and carry what was found. *theirs*: it is the suspects'
+        turn, of which one batch is under way at a time (R8)."""
         claims: Sequence[Claim] = []
         try:
             claims = await self._claim(part, limit)
@@ -193,18 +215,23 @@ class Relay:
         finally:
             self._claiming -= 1
             self._changed.set()
-        together = [claim for claim in claims if not claim.solo]
-        if alone := [claim for claim in claims if claim.solo]:
-            await self._keep_one(alone)
-        if together:
-            await self._carry(together)
+        found = self._suspects.sort_out(part, claims, theirs=theirs)
+        if found.back:
+            await self._close(found.back, {})
+        if found.clean:
+            await self._carry(found.clean, None if theirs else limit)
+        if found.suspects:
+            await self._carry(found.suspects)
 
-    async def _claim(self, part: dict[int, int], limit: int) -> Sequence[Claim]:
+    async def _claim(self, part: dict[int, int], limit: int, *, alone: bool = False) -> Sequence[Claim]:
         begin = monotonic()
         claims: Sequence[Claim] = []
         try:
-            await self._reconcile(part)
-            claims = await within(self._patience, self._store.claim(self.owner, part, limit=limit))
+            # R22: what is doubtful is looked into behind the lock of the lane, which is reserved for this claim.
+            doubtful = self._doubtful & part.keys()
+            asked = self._store.claim(self.owner, part, limit=limit, doubtful=doubtful, alone=alone)
+            claims = await within(self._patience, asked)
+            self._doubtful -= doubtful
         except StoreUnavailable:
             self._doubtful |= part.keys()
             raise
@@ -221,16 +248,25 @@ class Relay:
         self._listeners(Claimed(count=count, lanes=len(claims), seconds=monotonic() - begin))
         return claims
 
-    async def _reconcile(self, part: dict[int, int]) -> None:
-        """Drop claims of mine whose answer never reached me (R22): nobody would settle them, and their lanes would stand
-        still. These lanes are reserved for this trip, so nothing of theirs is held."""
-        if doubtful := {lane: epoch for lane, epoch in part.items() if lane in self._doubtful}:
-            await within(self._patience, self._store.reconcile(self.owner, doubtful, held=()))
-            self._doubtful -= doubtful.keys()
-
     def _done(self, task: asyncio.Task[None]) -> None:
-        self._trips.discard(task)
+        part = self._trips.pop(task)
+        if task is self._suspects.trip:
+            self._suspects.trip = None
+        if task.cancelled():
+            # R26: by whose code, and where it stood, nobody knows. Its lanes are looked into, and go on.
+            self._doubtful |= part.keys()
+            self._holdings.settled(part)
         self._changed.set()
+        self._end_if_broken(task)
+
+    def _heart_stopped(self, task: asyncio.Task[None]) -> None:
+        """R26: without a heartbeat no lane is kept, and none is given up."""
+        if task.cancelled() and not self._stopping.is_set():
+            self._broken = self._broken or PostroomError(
+                "The relay's heartbeat was cancelled, by nobody who stopped the relay: start it again, and look for code that "
+                "cancels tasks which are not its own."
+            )
+            self.stop()
         self._end_if_broken(task)
 
     def _end_if_broken(self, task: asyncio.Task[None]) -> None:
@@ -239,31 +275,41 @@ class Relay:
             self._broken = self._broken or error
             self.stop()
 
-    async def _keep_one(self, alone: Sequence[Claim]) -> None:
-        """Of messages that must travel alone, keep one, whose turn comes when nothing else is on its way; hand the others
-        back untouched: whoever waits in flight is lost with the one that kills the process (R8)."""
-        others = list(alone)
-        if not self._alone:
-            self._alone = [others.pop(0)]
-        if others:
-            await self._close(others, {})
-
-    async def _carry_alone(self) -> None:
-        """Nothing else is in flight in this process meanwhile: this message may be what kills it (R8)."""
+    async def _try_alone(self, lane: int) -> bool:
+        """The try whose loss would bury a message: nothing else is in flight in this process meanwhile, from its claim to its
+        settle, so that nobody else can be to blame (R8). Whether it was tried."""
         if self._trips:
             await asyncio.wait(self._trips)
-        claims, self._alone = self._alone, []
-        await self._carry(claims)
+        now = monotonic()
+        if now < self._resting_until or self._gates.shut_for(now) or self._stopping.is_set():
+            return False
+        self._suspects.last_try = None
+        part = {each: epoch for each, epoch in self._holdings.idle(now, self._send_seconds).items() if each == lane}
+        if not part:
+            return False
+        self._holdings.reserve(part)
+        claims = await self._claim(part, 1, alone=True)
+        self._suspects.sort_out(part, claims, theirs=False)
+        if claims:
+            await self._carry(claims)
+        return True
 
-    async def _carry(self, claims: Sequence[Claim]) -> None:
-        """Send and settle one batch. No transaction is open while anything is sent."""
+    async def _carry(self, claims: Sequence[Claim], asked: int | None = None) -> None:
+        """Send and settle one batch, of a claim that asked for so many. No transaction is open while anything is sent."""
+        begin = monotonic()
         verdicts = await self._carrier.carry(claims, self._may_send)
+        # While the brokers are away nothing is learned: what they refuse at once is not quick, it is not sent.
+        if asked is not None and not self._batch.is_fixed and not self._gates.away():
+            self._batch.learn(_trip_of(claims, verdicts, asked, monotonic() - begin))
         # R19: the batch is closed; from here on only the settle is repeated.
         await self._close(claims, verdicts)
 
     async def _close(self, claims: Sequence[Claim], verdicts: Mapping[int, Verdict]) -> None:
         """Settle the batch, and let go of it."""
         lost = await self._settler.settle(claims, verdicts, self._is_mine)
+        if lost is None:
+            # R10: it may have been carried out, or not, or be on its way.
+            self._doubtful |= {claim.lane for claim in claims}
         if lost:
             self._holdings.drop(lost)
             self._listeners(LanesLost(owner=self.owner, lanes=tuple(lost)))
@@ -278,6 +324,9 @@ class Relay:
         return self._holdings.may_send(claim.lane, claim.epoch, monotonic(), 0)
 
     async def _is_drained(self) -> bool:
+        """Can nothing move without a person? What is left is parked, or waits for a route that is shut."""
+        if self._carrier.is_stuck(monotonic(), max(QUIET_SECONDS, 3 * self._idle.most)):
+            return True
         counts = await self._store.counts()
         waiting = sum(counts.by_status.get(status, 0) for status in OPEN)
         return waiting == counts.parked
@@ -294,6 +343,12 @@ class Relay:
         with suppress(TimeoutError):
             async with asyncio.timeout(rest):
                 await self._changed.wait()
+
+
+def _trip_of(claims: Sequence[Claim], verdicts: Mapping[int, Verdict], asked: int, seconds: float) -> Trip:
+    bodies = [claimed.message.body for claim in claims for claimed in claim.messages]
+    published = sum(type(verdict) is Published for verdict in verdicts.values())
+    return Trip(asked, len(bodies), published, sum(len(body) for body in bodies if body), seconds)
 
 
 def _version() -> str:

@@ -15,6 +15,7 @@ from postroom.events import Listeners
 from postroom.failpoints import reach
 from postroom.relay.deadlines import within
 from postroom.store import Buried, Claim, Claimed, Expired, Published, Retry, Settlement, Store, Unsent, Verdict
+from postroom.text import one_line
 
 PAUSE_SECONDS = 0.2
 """Between two tries to settle while the database is away."""
@@ -28,9 +29,9 @@ class Settler:
 
     async def settle(
         self, claims: Sequence[Claim], verdicts: Mapping[int, Verdict], is_mine: Callable[[Claim], bool]
-    ) -> list[int]:
+    ) -> list[int] | None:
         """Record the verdicts, repeating while the answer does not come and a lane of it is still mine (R21); which
-        lanes turned out to be lost."""
+        lanes turned out to be lost. None: no answer came, and nobody knows what became of it (R10)."""
         begin = monotonic()
         whole = all_published(claims, verdicts)
         settlements = [Settlement(claim, verdicts, whole) for claim in claims]
@@ -44,7 +45,7 @@ class Settler:
             if self._listeners:
                 self._tell([each for each in settlements if answers[each.claim.id] != "lost"], monotonic() - begin)
             return [claim.lane for claim in claims if answers[claim.id] == "lost"]
-        return []
+        return None
 
     def _tell(self, settlements: Sequence[Settlement], seconds: float) -> None:
         """One event for each message that went wrong, and one for the batch."""
@@ -81,15 +82,17 @@ def _event(claimed: Claimed, verdict: Retry | Buried | Expired) -> events.Event:
     message, tries = claimed.message, claimed.attempts
     who: dict[str, Any] = {
         "id": message.id,
-        "type": message.type,
+        "type": one_line(message.type),
         "correlation_id": message.correlation_id,
         "idempotency_key": message.idempotency_key,
     }
     match verdict:
         case Retry(after, code, error, spent):
-            return events.Retried(**who, attempts=tries + spent, code=code, error=error, delay=after, spent=spent)
+            return events.Retried(
+                **who, attempts=tries + spent, code=code, error=one_line(error), delay=after, spent=spent
+            )
         case Buried(code, error):
-            return events.Buried(**who, attempts=tries + 1, code=code, error=error)
+            return events.Buried(**who, attempts=tries + 1, code=code, error=one_line(error))
         case Expired():
             return events.Expired(**who, attempts=tries, code="EXPIRED")
         case _:

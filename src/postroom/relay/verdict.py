@@ -7,6 +7,7 @@ from typing import assert_never
 
 from postroom.retry import GiveUp, RetryPolicy
 from postroom.store import Buried, Lost, Published, Retry, Verdict
+from postroom.text import one_line
 from postroom.transport import Failed, Outcome, Rejected, Sent, Unavailable
 
 PAUSE = timedelta(seconds=1)
@@ -50,7 +51,7 @@ def judge(
 
 def unrouted(type_: str, *, waits: bool, park: bool) -> Retry | Buried:
     """The verdict on a message that no route fits: dead, so that somebody sees it; or it waits for a route."""
-    sentence = f"no route fits the type {type_!r}"
+    sentence = f"no route fits the type {one_line(repr(type_))}"
     if waits:
         return Retry(ROUTE_PATIENCE, NO_ROUTE, sentence, spent=False)
     return Buried(NO_ROUTE, sentence, park=park)

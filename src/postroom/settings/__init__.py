@@ -9,20 +9,39 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from postroom.config import Limits, RelayConfig, Settings, TableNames
 from postroom.errors import ConfigError
 from postroom.settings.files import read_private
-from postroom.settings.kinds import URLS, apply_preset, refuse_unknown, settings_of
+from postroom.settings.kinds import URLS, apply_preset, refuse_unknown, relay_preset, settings_of
 from postroom.settings.routes import read_routes
 
 _SECTIONS: dict[str, type[Any]] = {"": Settings, "relay": RelayConfig, "tables": TableNames, "limits": Limits}
 ROUTES = "routes"
 CONFIG = Path("postroom.toml")
 """The file that is read without being named, where it stands in the current folder."""
+PREFIX = "POSTROOM_"
+OTHER_VARIABLES = ("POSTROOM_DEBUG", "POSTROOM_FAILPOINT", "POSTROOM_SECRETS")
+"""Variables that are not settings."""
+OF_TESTS = tuple(
+    f"{PREFIX}{name}"
+    for name in (
+        "TEST_",
+        "REQUIRE_SERVERS",
+        "SERVERS_RUN",
+        "STORM_",
+        "TRIP_",
+        "WALKS",
+        "DEMO_",
+        "EXAMPLES",
+        "PUBLIC_ONLY",
+    )
+)
+"""How the variables of Postroom's own tests, examples and demo begin."""
 SETTINGS = {
     setting.name: setting
     for section, config in _SECTIONS.items()
@@ -56,7 +75,7 @@ def _gathered(
     written = _from_toml(document, toml) if toml else {}
     given = _from_overrides(defaults) | written | _from_env(env) | _from_overrides(overrides)
     parts: dict[str, dict[str, Any]] = {section: {} for section in _SECTIONS}
-    for name, value in apply_preset(given).items():
+    for name, value in (relay_preset(given.get("preset")) | apply_preset(given)).items():
         setting = SETTINGS[name]
         parts[setting.section][setting.field] = value
     top = parts.pop("")
@@ -82,6 +101,15 @@ def _from_env(env: Mapping[str, str]) -> dict[str, Any]:
         if value:
             found[name] = setting.read(value, variable)
     return found
+
+
+def unknown_variables(env: Mapping[str, str]) -> Iterator[tuple[str, str | None]]:
+    """Yield each variable that looks like one of ours and is none, with the nearest one there is."""
+    files = (f"{SETTINGS[name].variable}_FILE" for name in URLS)
+    known = {*(setting.variable for setting in SETTINGS.values()), *files, *OTHER_VARIABLES}
+    for name in sorted(env):
+        if name.startswith(PREFIX) and name not in known and not name.startswith(OF_TESTS):
+            yield name, next(iter(get_close_matches(name, known, n=1)), None)
 
 
 def _private(path: Path, variable: str) -> str:

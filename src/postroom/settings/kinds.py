@@ -10,6 +10,8 @@ from pathlib import Path
 from reprlib import repr as short
 from typing import Any
 
+from postroom.config import PRESET_FIELDS
+from postroom.config import PRESETS as RELAY_PRESETS
 from postroom.durations import parse_duration
 from postroom.errors import ConfigError
 from postroom.retry import PRESETS, Exponential, RetryPolicy, Table, parse_backoff
@@ -79,7 +81,7 @@ _FLAG = Kind(_flag, (bool,), "true or false")
 _BACKOFF = Kind(_backoff, (str, list), "delays such as 5,10,20 or exp:2s..10m")
 # By the annotation of the field.
 _KINDS = {
-    **dict.fromkeys(("str", "str | None", "NoRoute", "AfterDeath"), _TEXT),
+    **dict.fromkeys(("str", "str | None", "NoRoute", "AfterDeath", "Preset | None"), _TEXT),
     **dict.fromkeys(("bool", "bool | None"), _FLAG),
     **dict.fromkeys(("int", "int | None"), _WHOLE),
     **dict.fromkeys(("Backoff", "Backoff | None"), _BACKOFF),
@@ -142,6 +144,15 @@ class Setting:
 def settings_of(section: str, config: type[Any], *, but: Iterable[str] = ()) -> list[Setting]:
     """Every field of this class, as a setting."""
     return [Setting(section, each.name, _KINDS[str(each.type)]) for each in fields(config) if each.name not in set(but)]
+
+
+def relay_preset(name: str | None) -> dict[str, Any]:
+    """The settings that a preset of the relay gives; ConfigError for one that there is not."""
+    if name is None:
+        return {}
+    if name not in PRESET_FIELDS:
+        raise ConfigError(f"preset is {name!r}; it must be {' or '.join(PRESET_FIELDS)}.", preset=name)
+    return {field: getattr(RELAY_PRESETS[name], field) for field in PRESET_FIELDS[name]}
 
 
 def apply_preset(values: Mapping[str, Any]) -> dict[str, Any]:

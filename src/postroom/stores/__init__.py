@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from postroom.errors import ConfigError, MissingDependency, SchemaMismatch
+from postroom.stores._names import OURS, shown_name
 from postroom.tables import TableNames
 
 if TYPE_CHECKING:
@@ -27,27 +28,32 @@ SCHEMES = {
 """What can be opened, with an example of each."""
 
 
-def open_store(url: str, *, tables: TableNames | None = None, lanes: int | None = None) -> Store:
+def open_store(
+    url: str, *, tables: TableNames | None = None, lanes: int | None = None, name: str | None = None
+) -> Store:
     """The store this URL names. It connects at its first use; use it as `async with open_store(url) as store:`.
 
-    `lanes` matters to `migrate` alone: 64 unless the tables are new and it says otherwise.
+    `lanes` matters to `migrate` alone: 64 unless the tables are new and it says otherwise. `name` is a relay's: the server
+    lists its connections under `postroom:NAME`. A driver in the URL, as SQLAlchemy has it, is left out.
     """
     # Handles live in this package too, and a service that only puts messages opens no store: keep its import light.
-    from postroom.urls import redact, split_scheme
+    from postroom.urls import redact, split_scheme, without_driver
 
+    url = without_driver(url)
     scheme, _ = split_scheme(url)
     if scheme not in _OPENERS:
         examples = ", ".join(dict.fromkeys(SCHEMES.values()))
         raise ConfigError(
             f"Postroom knows no store {scheme}:// (in {redact(url)}); give one like {examples}.", scheme=scheme
         )
-    return _OPENERS[scheme](url, tables, lanes)
+    return _OPENERS[scheme](url, tables, lanes, shown_name(name))
 
 
 def open_inbox_store(url: str, *, tables: TableNames | None = None) -> InboxStore:
     """The inbox's side of the store this URL names: what `Reception` writes to."""
-    from postroom.urls import redact, split_scheme
+    from postroom.urls import redact, split_scheme, without_driver
 
+    url = without_driver(url)
     match split_scheme(url)[0]:
         case "sqlite":
             from postroom.stores.sqlite.inbox import SQLiteInbox
@@ -87,8 +93,9 @@ def open_waker(url: str, *, tables: TableNames | None = None) -> Waker:
     MySQL there is no way to tell anybody, and relays poll.
     """
     from postroom.store import Waker
-    from postroom.urls import split_scheme
+    from postroom.urls import split_scheme, without_driver
 
+    url = without_driver(url)
     if not split_scheme(url)[0].startswith("postgres"):
         return Waker()
     from postroom.stores.postgres.watch import PostgresWaker
@@ -96,19 +103,19 @@ def open_waker(url: str, *, tables: TableNames | None = None) -> Waker:
     return PostgresWaker(url, tables or TableNames())
 
 
-def _memory(url: str, tables: TableNames | None, lanes: int | None) -> Store:  # noqa: ARG001 - it has no tables
+def _memory(url: str, tables: TableNames | None, lanes: int | None, name: str = OURS) -> Store:  # noqa: ARG001 - it has no server to tell
     from postroom.stores.memory import LANES_DEFAULT, MemoryStore
 
     return MemoryStore(lanes=lanes or LANES_DEFAULT)
 
 
-def _sqlite(url: str, tables: TableNames | None, lanes: int | None) -> Store:
+def _sqlite(url: str, tables: TableNames | None, lanes: int | None, name: str = OURS) -> Store:  # noqa: ARG001 - it has no server to tell
     from postroom.stores.sqlite import SQLiteStore
 
     return SQLiteStore(sqlite_path(url), tables=tables, lanes=lanes)
 
 
-def _postgres(url: str, tables: TableNames | None, lanes: int | None) -> Store:
+def _postgres(url: str, tables: TableNames | None, lanes: int | None, name: str = OURS) -> Store:
     try:
         from postroom.stores.postgres import PostgresStore
     except ImportError as exc:
@@ -116,10 +123,10 @@ def _postgres(url: str, tables: TableNames | None, lanes: int | None) -> Store:
             "PostgreSQL needs the driver psycopg, which is not installed: run `pip install 'postroom[postgres]'`.",
             extra="postgres",
         ) from exc
-    return PostgresStore(url, tables=tables, lanes=lanes)
+    return PostgresStore(url, tables=tables, lanes=lanes, name=name)
 
 
-def _mysql(url: str, tables: TableNames | None, lanes: int | None) -> Store:
+def _mysql(url: str, tables: TableNames | None, lanes: int | None, name: str = OURS) -> Store:
     try:
         from postroom.stores.mysql import MySQLStore
     except ImportError as exc:
@@ -127,10 +134,10 @@ def _mysql(url: str, tables: TableNames | None, lanes: int | None) -> Store:
             "MariaDB and MySQL need the driver asyncmy, which is not installed: run `pip install 'postroom[mysql]'`.",
             extra="mysql",
         ) from exc
-    return MySQLStore(url, tables=tables, lanes=lanes)
+    return MySQLStore(url, tables=tables, lanes=lanes, name=name)
 
 
-def _mongo(url: str, tables: TableNames | None, lanes: int | None) -> Store:
+def _mongo(url: str, tables: TableNames | None, lanes: int | None, name: str = OURS) -> Store:
     try:
         from postroom.stores.mongo import MongoStore
     except ImportError as exc:
@@ -138,14 +145,15 @@ def _mongo(url: str, tables: TableNames | None, lanes: int | None) -> Store:
             "MongoDB needs the driver PyMongo, which is not installed: run `pip install 'postroom[mongo]'`.",
             extra="mongo",
         ) from exc
-    return MongoStore(url, tables=tables, lanes=lanes)
+    return MongoStore(url, tables=tables, lanes=lanes, name=name)
 
 
 def must_exist(url: str) -> None:
     """Raise SchemaMismatch where a SQLite URL names no file. Connecting would make one: a mistyped name must not leave it
     behind."""
-    from postroom.urls import redact, split_scheme
+    from postroom.urls import redact, split_scheme, without_driver
 
+    url = without_driver(url)
     if split_scheme(url)[0] == "sqlite" and not sqlite_path(url).exists():
         init = f"postroom init --store {redact(url)}"
         raise SchemaMismatch(f"There is no file {sqlite_path(url)}: check the name, or run `{init}`.")
@@ -153,8 +161,9 @@ def must_exist(url: str) -> None:
 
 async def drop_tables(url: str, tables: TableNames) -> None:
     """Drop the tables of these names in the store that this URL names; with all that is in them, and for good."""
-    from postroom.urls import split_scheme
+    from postroom.urls import split_scheme, without_driver
 
+    url = without_driver(url)
     match split_scheme(url)[0]:
         case "sqlite":
             from postroom.stores.sqlite.drop import drop as drop_in_sqlite
@@ -182,9 +191,9 @@ def sqlite_path(url: str) -> Path:
     """
     from pathlib import Path
 
-    from postroom.urls import redact, split_scheme
+    from postroom.urls import redact, split_scheme, without_driver
 
-    _, rest = split_scheme(url)
+    _, rest = split_scheme(without_driver(url))
     if not rest.startswith("/") or rest == "/":
         raise ConfigError(
             f"{redact(url)} names no file: write sqlite:///shop.db for one in this folder, or sqlite:////var/shop.db.",
@@ -193,7 +202,7 @@ def sqlite_path(url: str) -> Path:
     return Path(rest[1:])
 
 
-_OPENERS: dict[str, Callable[[str, TableNames | None, int | None], Store]] = {
+_OPENERS: dict[str, Callable[[str, TableNames | None, int | None, str], Store]] = {
     "memory": _memory,
     "sqlite": _sqlite,
     "postgresql": _postgres,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import takewhile
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
-from postroom.store import Lost, Retry, Verdict, per_lane
+from postroom.store import ALONE_FROM, Buried, Lost, Retry, Verdict, per_lane
 
 One = TypeVar("One")
+LOST_IN_COMPANY = Retry(timedelta(seconds=1), "LEASE_LOST", "in flight, not alone, when its relay died", spent=False)
+"""For one that has a single attempt left: it keeps it."""
 
 
 class Seen(NamedTuple):
@@ -18,7 +20,8 @@ class Seen(NamedTuple):
 
     seq: int
     key: str | None
-    solo: bool
+    lost: int
+    """How often it was in flight when its relay died, or lost the lane."""
     tried: bool
     early: bool
     """It is not due yet."""
@@ -55,18 +58,34 @@ def look_behind(waiting: Iterable[Seen], choice: Choice) -> None:
             choice.ready.append(seen)
 
 
-def alone(ready: Iterable[Seen]) -> list[Seen]:
-    """In order; one alone if it was lost in a crash, else all before such a one (R8)."""
-    line = sorted(ready)
-    if line and line[0].solo:
-        return line[:1]
-    return list(takewhile(lambda seen: not seen.solo, line))
+class Suspect(Protocol):
+    """A message that may have been lost."""
+
+    @property
+    def lost(self) -> int: ...
+
+
+Some = TypeVar("Some", bound=Suspect)
+
+
+def company(line: Sequence[Some]) -> list[Some]:
+    """Of this line, those that may travel together: all up to the first that was lost in a crash; if that is the head, all
+    that were lost once; if it was lost more often, it alone (R8).
+
+    >>> seen = [Seen(seq, None, lost, False, False, False) for seq, lost in enumerate((1, 1, 2, 0))]
+    >>> [len(company(seen[start:])) for start in range(4)]
+    [2, 1, 1, 1]
+    """
+    if line and line[0].lost >= ALONE_FROM:
+        return list(line[:1])
+    suspect = bool(line) and line[0].lost > 0
+    return list(takewhile(lambda seen: seen.lost < ALONE_FROM and (seen.lost > 0) == suspect, line))
 
 
 def fair(lines: Mapping[int, Sequence[One]], limit: int) -> dict[int, list[One]]:
     """At most *limit* in all, the first of every lane before the second of any.
 
-    >>> a, b = (Seen(seq, None, False, False, False, False) for seq in (1, 2))
+    >>> a, b = (Seen(seq, None, 0, False, False, False) for seq in (1, 2))
     >>> [len(seen) for seen in fair({7: [a, b], 9: [b]}, 2).values()]
     [1, 1]
     """
@@ -78,13 +97,30 @@ def fair(lines: Mapping[int, Sequence[One]], limit: int) -> dict[int, list[One]]
     return dict(sorted(chosen.items()))
 
 
-def after_a_crash(lost_rows: Iterable[tuple[int, str | None, int]], lost: Lost) -> tuple[dict[int, Verdict], set[str]]:
-    """What becomes of messages (seq, key, attempts) that were in flight when their relay lost the lane (R6), and which
-    keys wait for it. Of several of one key, the first one's wait is the key's."""
+class LostRow(NamedTuple):
+    """A message that was in flight when its relay lost the lane."""
+
+    seq: int
+    key: str | None
+    attempts: int
+    lost: int
+    """How often before."""
+
+
+def after_a_crash(
+    rows: Iterable[LostRow], lost: Lost, alone: Collection[int] = ()
+) -> tuple[dict[int, Verdict], set[str]]:
+    """What becomes of messages that were in flight when their relay lost the lane (R6), and which keys wait for it. Of
+    several of one key, the first one's wait is the key's.
+
+    *alone* are the seqs with which nothing else was in flight in their process. Only such a one is buried, and only if it had
+    been lost often enough to travel alone: who was lost in company never loses its last attempt by that (R8)."""
     verdicts: dict[int, Verdict] = {}
     waiting: set[str] = set()
-    for seq, key, attempts in sorted(lost_rows):
+    for seq, key, attempts, before in sorted(rows, key=lambda row: row.seq):
         verdict = lost(attempts + 1)
+        if isinstance(verdict, Buried) and (seq not in alone or before < ALONE_FROM):
+            verdict = LOST_IN_COMPANY
         if isinstance(verdict, Retry) and key in waiting:
             verdict = replace(verdict, after=timedelta(0))
         verdicts[seq] = verdict

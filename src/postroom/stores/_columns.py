@@ -27,7 +27,7 @@ OUTBOX = {
     "due_at": "Not sent earlier: its own wish, or the wait after a failure.",
     "shelf": "Why an open message is out of the line: `key`, behind its key's held head; `time`, not due yet. On a dead "
     "one, `park`: it holds its key.",
-    "solo": "It was in flight when a relay died: it travels alone.",
+    "lost": "How often it was in flight when a relay died or lost its lease. Such a one travels with its like, then alone.",
     "tried_at": "When it was last tried.",
     "settled_at": "When it was published, buried, expired or discarded. NULL: it is open.",
     "outcome": "`published`, `dead`, `expired` or `discarded`. NULL: it is open.",
@@ -50,6 +50,7 @@ CLAIM = {
     "owner": "The relay that has the messages in flight.",
     "seqs": "Which messages.",
     "claimed_at": "When.",
+    "alone": "Nothing else was in flight in that relay's process.",
 }
 HOLD = {
     "key": "The key that waits.",
@@ -62,12 +63,14 @@ RELAY = {
     "host": "The machine that it runs on.",
     "pid": "Its process there.",
     "version": "Its version of Postroom.",
+    "process": "What tells whether that very process is still there, on that machine. Empty: nobody can tell.",
     "seen_at": "When it was last heard of.",
 }
 INBOX = {
     "consumer": "The inbox's name.",
+    "source": "Who sent it: CloudEvents' source, within which an id is unique. A long one ends in its hash.",
     "message_id": "The message's id.",
-    "outcome": "`handled`, `failing` (tried, waiting for its next try), `dead` (parked) or `requeued`.",
+    "outcome": "`handled`, `failing` (tried, waiting for its next try), `dead` (given up) or `requeued`.",
     "attempts": "Tries made: those that failed, and the one that worked.",
     "at": "When that was last written. The row is forgotten by it, when the retention is over.",
     "token": "Who wrote it last: MySQL has no `RETURNING`.",
@@ -75,8 +78,9 @@ INBOX = {
     "last_error": "The words of its last error.",
 }
 INBOX_DEAD = {
-    "id": "The order of parking.",
+    "id": "The order in which they died.",
     "consumer": "The inbox's name.",
+    "source": "Who sent it: CloudEvents' source, within which an id is unique. A long one ends in its hash.",
     "message_id": "The message's id.",
     "type": "The message's type.",
     "key": "The message's key.",

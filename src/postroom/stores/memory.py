@@ -20,7 +20,6 @@ from postroom.clock import utcnow
 from postroom.errors import DuplicateMessage, NotInTransaction
 from postroom.message import Message
 from postroom.store import (
-    ERROR_MAX,
     Buried,
     Claim,
     Claimed,
@@ -38,12 +37,15 @@ from postroom.store import (
     Settlement,
     Status,
     StoreCapabilities,
+    Told,
     Unsent,
     Verdict,
     per_lane,
 )
-from postroom.stores._choose import after_a_crash
+from postroom.stores._choose import LostRow, after_a_crash, company
+from postroom.stores._chunks import Chunk, Done, end_of, in_chunks
 from postroom.stores._put import digest, line_hash
+from postroom.stores._texts import kept_code, kept_error
 from postroom.tables import TableNames
 
 LANES_DEFAULT = 64
@@ -59,7 +61,7 @@ class Row:
     created_at: datetime
     attempts: int = 0
     due_at: datetime | None = None
-    solo: bool = False
+    lost: int = 0
     tried_at: datetime | None = None
     settled_at: datetime | None = None
     outcome: Status | None = None
@@ -104,6 +106,8 @@ class MemoryStore:
         self._rows: dict[int, Row] = {}
         self._lanes = [Lane(lane, 0, None, None) for lane in range(lanes)]
         self._claims: dict[int, tuple[Claim, datetime]] = {}
+        self._alone: set[int] = set()
+        """Claims of whose relay nothing else was in flight."""
         self._relays: dict[str, RelayInfo] = {}
         self._seqs, self._claim_ids = count(1), count(1)
         self._watchers: list[Callable[[], None]] = []
@@ -186,12 +190,18 @@ class MemoryStore:
         return list(self._lanes)
 
     async def take(
-        self, owner: str, *, limit: int, lease: timedelta, lost: Lost, now: datetime | None = None
+        self,
+        owner: str,
+        *,
+        limit: int,
+        lease: timedelta,
+        lost: Lost,
+        gone: Collection[str] = (),
+        now: datetime | None = None,
     ) -> Sequence[Lane]:
         now = now or utcnow()
-        taken = [
-            Lane(lane.lane, lane.epoch + 1, owner, now + lease) for lane in self._lanes if self._takeable(lane, now)
-        ][:limit]
+        free = [lane for lane in self._lanes if self._takeable(lane, now) or lane.owner in gone]
+        taken = [Lane(lane.lane, lane.epoch + 1, owner, now + lease) for lane in free[:limit]]
         for lane in taken:
             self._lanes[lane.lane] = lane
             self._let_go(lane.lane, lost, now)
@@ -205,10 +215,13 @@ class MemoryStore:
         for claim, _ in [held for held in self._claims.values() if held[0].lane == lane]:
             del self._claims[claim.id]
             rows = [self._rows[claimed.seq] for claimed in claim.messages]
-            still_open = [(row.seq, row.message.key, row.attempts) for row in rows if row.settled_at is None]
-            verdicts, _ = after_a_crash(still_open, lost)
+            still_open = [
+                LostRow(row.seq, row.message.key, row.attempts, row.lost) for row in rows if row.settled_at is None
+            ]
+            alone = {row.seq for row in rows} if claim.id in self._alone else set[int]()
+            verdicts, _ = after_a_crash(still_open, lost, alone)
             for seq, verdict in verdicts.items():
-                self._rows[seq].solo = True
+                self._rows[seq].lost += 1
                 self._record(self._rows[seq], verdict, now)
 
     async def renew(
@@ -237,10 +250,19 @@ class MemoryStore:
     # ── flow ──
 
     async def claim(
-        self, owner: str, lanes: Mapping[int, int], *, limit: int, now: datetime | None = None
+        self,
+        owner: str,
+        lanes: Mapping[int, int],
+        *,
+        limit: int,
+        doubtful: Collection[int] = (),
+        alone: bool = False,
+        now: datetime | None = None,
     ) -> Sequence[Claim]:
         now = now or utcnow()
-        free = [lane for lane in self._mine(owner, lanes) if not self._busy(lane)]
+        mine = self._mine(owner, lanes)
+        self._drop_orphans(set(mine) & set(doubtful))
+        free = [lane for lane in mine if not self._busy(lane)]
         lines = {lane: self._line(lane, now)[: per_lane(limit, len(free))] for lane in free}
         fair = sorted((place, lane, row.seq) for lane, line in lines.items() for place, row in enumerate(line))[:limit]
         chosen: defaultdict[int, list[Row]] = defaultdict(list)
@@ -248,18 +270,21 @@ class MemoryStore:
             chosen[lane].append(self._rows[seq])
         claims = [self._claimed(owner, lane, lanes[lane], rows, now) for lane, rows in sorted(chosen.items())]
         self._claims.update((claim.id, (claim, now)) for claim in claims)
+        self._alone |= {claim.id for claim in claims if alone}
         return claims
 
+    def _drop_orphans(self, lanes: Collection[int]) -> None:
+        """R22: nothing of a claim in these lanes is held by anybody."""
+        self._claims = {id: held for id, held in self._claims.items() if held[0].lane not in lanes}
+
     def _line(self, lane: int, now: datetime) -> list[Row]:
-        """The messages of a lane that may go, in order: one alone if it was lost in a crash, else all before such a one."""
+        """The messages of a lane that may go, in order, as far as they may travel together."""
         open_rows = [row for row in self._rows.values() if row.lane == lane and row.settled_at is None]
         held = self._held(lane, now)
         ready = sorted(
             (row for row in open_rows if row.due(now) and row.message.key not in held), key=lambda row: row.seq
         )
-        if ready and ready[0].solo:
-            return ready[:1]
-        return list(_until_solo(ready))
+        return company(ready)
 
     def _held(self, lane: int, now: datetime) -> set[str]:
         """The keys that wait: for the next try of a message of theirs, or for a person."""
@@ -272,7 +297,7 @@ class MemoryStore:
 
     def _claimed(self, owner: str, lane: int, epoch: int, rows: Sequence[Row], now: datetime) -> Claim:
         messages = [Claimed(row.seq, row.attempts, _expired(row, now), row.message) for row in rows]
-        return Claim(next(self._claim_ids), lane, epoch, owner, rows[0].solo, messages)
+        return Claim(next(self._claim_ids), lane, epoch, owner, max(row.lost for row in rows), messages)
 
     async def settle(self, settlements: Sequence[Settlement], *, now: datetime | None = None) -> Mapping[int, Settled]:
         now = now or utcnow()
@@ -305,14 +330,14 @@ class MemoryStore:
                     now,
                     verdict.park and row.message.key is not None,
                 )
-                row.code, row.error = verdict.code, verdict.error[:ERROR_MAX]
+                row.code, row.error = kept_code(verdict.code), kept_error(verdict.error)
             case Retry():
                 row.attempts, row.tried_at = row.attempts + verdict.spent, now
                 row.due_at = now + verdict.after
-                row.code, row.error = verdict.code, verdict.error[:ERROR_MAX]
+                row.code, row.error = kept_code(verdict.code), kept_error(verdict.error)
 
     def _close(self, row: Row, outcome: Status, now: datetime) -> None:
-        row.outcome, row.settled_at, row.solo = outcome, now, False
+        row.outcome, row.settled_at, row.lost = outcome, now, 0
 
     async def peek(self, lanes: Collection[int], *, now: datetime | None = None) -> bool:
         return any(self._line(lane, now or utcnow()) for lane in lanes)
@@ -328,13 +353,6 @@ class MemoryStore:
     def _wake(self) -> None:
         for woken in self._watchers:
             woken()
-
-    async def reconcile(self, owner: str, lanes: Mapping[int, int], *, held: Collection[int]) -> int:
-        mine = self._mine(owner, lanes)
-        orphans = [claim.id for claim, _ in self._claims.values() if claim.lane in mine and claim.id not in held]
-        for claim_id in orphans:
-            del self._claims[claim_id]
-        return len(orphans)
 
     # ── desk ──
 
@@ -352,21 +370,35 @@ class MemoryStore:
         found = [self._record_of(row) for row in self._matching(query)]
         return found if query.limit is None else found[max(len(found) - query.limit, 0) :]
 
-    async def requeue(self, query: Query, *, now: datetime | None = None) -> int:  # noqa: ARG002 - it keeps no hold to refresh
-        rows = [row for row in self._matching(query) if self._status(row) in ("dead", "failed")]
-        for row in rows:
-            row.settled_at = row.outcome = row.due_at = row.code = row.error = None
-            row.attempts, row.solo, row.parks = 0, False, False
-        self._wake()
-        return len(rows)
+    async def ids_between(self, first: UUID, last: UUID, *, limit: int) -> Sequence[UUID]:
+        return sorted(row.message.id for row in self._rows.values() if first <= row.message.id <= last)[:limit]
 
-    async def discard(self, query: Query, *, now: datetime | None = None) -> int:
-        rows = [row for row in self._matching(query) if self._status(row) in ("dead", "failed", "pending")]
-        for row in rows:
+    async def requeue(self, query: Query, *, now: datetime | None = None, told: Told | None = None) -> int:  # noqa: ARG002 - it keeps no hold to refresh
+        def again(row: Row) -> None:
+            row.settled_at = row.outcome = row.due_at = row.code = row.error = None
+            row.attempts, row.lost, row.parks = 0, 0, False
+
+        return await self._to_each(query, ("dead", "failed"), again, told)
+
+    async def discard(self, query: Query, *, now: datetime | None = None, told: Told | None = None) -> int:
+        def close(row: Row) -> None:
             self._close(row, "discarded", now or utcnow())
             row.parks = False
-        self._wake()
-        return len(rows)
+
+        return await self._to_each(query, ("dead", "failed", "pending"), close, told)
+
+    async def _to_each(
+        self, query: Query, statuses: Sequence[Status], act: Callable[[Row], None], told: Told | None
+    ) -> int:
+        async def some(chunk: Chunk) -> Done:
+            able = (row for row in self._matching(query) if chunk.after < row.seq <= chunk.top)
+            rows = [row for row in able if self._status(row) in statuses][: chunk.size]
+            for row in rows:
+                act(row)
+            self._wake()
+            return Done(len(rows), end_of([row.seq for row in rows], chunk))
+
+        return await in_chunks(max(self._rows, default=0), some, told)
 
     def _matching(self, query: Query) -> Iterator[Row]:
         ids: set[UUID] = set(query.ids)
@@ -377,6 +409,7 @@ class MemoryStore:
                 and query.type in (None, row.message.type)
                 and query.key in (None, row.message.key)
                 and (query.since is None or row.created_at >= query.since)
+                and (query.before is None or row.seq < query.before)
             ):
                 yield row
 
@@ -412,13 +445,6 @@ class MemoryStore:
             last_error=row.error,
             parked=row.parks or (parked and row.settled_at is None),
         )
-
-
-def _until_solo(rows: Sequence[Row]) -> Iterator[Row]:
-    for row in rows:
-        if row.solo:
-            return
-        yield row
 
 
 def _expired(row: Row, now: datetime) -> bool:

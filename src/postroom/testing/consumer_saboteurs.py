@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import ClassVar
 
+from postroom.errors import TransportRefused, TransportUnavailable
 from postroom.transport import Delivery
 from postroom.transports.memory import MemoryConsumer
 
@@ -23,6 +25,26 @@ class AcknowledgesAtOnce(ConsumerSaboteur):
         deliveries = await super().receive(limit, wait=wait)
         await self.ack(deliveries)
         return deliveries
+
+
+class TakesAnOutageForAWrongUrl(ConsumerSaboteur):
+    caught_by = "test_a_broker_that_is_away_at_the_start_is_no_mistake_in_the_url"
+
+    async def open(self) -> None:
+        try:
+            await super().open()
+        except TransportUnavailable as exc:
+            raise TransportRefused(str(exc)) from exc
+
+
+class TakesAWrongUrlForAnOutage(ConsumerSaboteur):
+    caught_by = "test_what_is_wrong_with_the_url_is_said_at_the_start"
+
+    async def open(self) -> None:
+        try:
+            await super().open()
+        except TransportRefused as exc:
+            raise TransportUnavailable(str(exc)) from exc
 
 
 class AcknowledgesAllBefore(ConsumerSaboteur):
@@ -86,6 +108,13 @@ class TurnsTheOrder(ConsumerSaboteur):
 
     async def receive(self, limit: int, *, wait: timedelta) -> Sequence[Delivery]:
         return list(await super().receive(limit, wait=wait))[::-1]
+
+
+class TakesAnyName(ConsumerSaboteur):
+    caught_by = "test_a_name_that_cannot_be_stored_is_no_event_of_ours"
+
+    async def receive(self, limit: int, *, wait: timedelta) -> Sequence[Delivery]:
+        return [replace(each, fault=None) for each in await super().receive(limit, wait=wait)]
 
 
 def all_consumer_saboteurs() -> list[type[ConsumerSaboteur]]:

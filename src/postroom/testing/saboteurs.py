@@ -11,18 +11,23 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count, repeat
-from typing import ClassVar
+from typing import Any, ClassVar
+from uuid import UUID
 
 from postroom.message import Message
 from postroom.store import (
+    ERROR_MAX,
+    Buried,
     Claim,
     Lane,
     Lost,
     Query,
     Record,
+    RelayInfo,
     Retry,
     Settled,
     Settlement,
+    Told,
     Verdict,
     per_lane,
 )
@@ -131,13 +136,52 @@ class TakesOverTooEarly(Saboteur):
         return super()._takeable(lane, now + timedelta(seconds=10))
 
 
+class WaitsForTheLeaseOfTheGone(Saboteur):
+    caught_by = "test_the_lanes_of_an_owner_known_to_be_gone_are_taken_at_once"
+
+    async def take(self, owner: str, *, gone: Collection[str] = (), **terms: Any) -> Sequence[Lane]:  # noqa: ARG002 - that is the sabotage
+        return await super().take(owner, **terms)
+
+
+class TakesAllLanesWhenOneOwnerIsGone(Saboteur):
+    caught_by = "test_the_lanes_of_those_who_are_not_gone_wait_for_their_lease"
+
+    async def take(self, owner: str, *, gone: Collection[str] = (), **terms: Any) -> Sequence[Lane]:
+        owners = [lane.owner for lane in self._lanes if lane.owner is not None]
+        return await super().take(owner, gone=owners if gone else (), **terms)
+
+
+class LeavesTheClaimsOfTheGone(Saboteur):
+    caught_by = "test_the_lanes_of_an_owner_known_to_be_gone_are_taken_at_once"
+
+    async def take(self, owner: str, *, gone: Collection[str] = (), **terms: Any) -> Sequence[Lane]:
+        kept = dict(self._claims) if gone else {}
+        taken = await super().take(owner, gone=gone, **terms)
+        self._claims |= kept
+        return taken
+
+
+class ForgetsTheProcessOfARelay(Saboteur):
+    caught_by = "test_a_relay_is_known_from_joining_to_leaving"
+
+    async def join(self, relay: RelayInfo, *, now: datetime | None = None) -> None:
+        await super().join(replace(relay, process=""), now=now)
+
+
 class KeepsTheEpoch(Saboteur):
     caught_by = "test_the_epoch_grows_with_each_taking"
 
     async def take(
-        self, owner: str, *, limit: int, lease: timedelta, lost: Lost, now: datetime | None = None
+        self,
+        owner: str,
+        *,
+        limit: int,
+        lease: timedelta,
+        lost: Lost,
+        gone: Collection[str] = (),
+        now: datetime | None = None,
     ) -> Sequence[Lane]:
-        taken = await super().take(owner, limit=limit, lease=lease, lost=lost, now=now)
+        taken = await super().take(owner, limit=limit, lease=lease, lost=lost, gone=gone, now=now)
         same = [replace(lane, epoch=1) for lane in taken]
         for lane in same:
             self._lanes[lane.lane] = lane
@@ -204,24 +248,41 @@ class NeverBuriesWhatKillsItsRelay(Saboteur):
 
 
 class SendsTheLostWithOthers(Saboteur):
-    caught_by = "test_what_was_lost_with_its_relay_travels_alone"
+    caught_by = "test_what_was_lost_twice_with_its_relay_travels_alone"
 
     def _let_go(self, lane: int, lost: Lost, now: datetime) -> None:
         super()._let_go(lane, lost, now)
         for row in self._rows.values():
-            row.solo = False
+            row.lost = min(row.lost, 1)
+
+
+class BuriesWhoWasLostInCompany(Saboteur):
+    caught_by = "test_who_is_lost_in_company_is_never_buried_for_it"
+
+    def _let_go(self, lane: int, lost: Lost, now: datetime) -> None:
+        self._alone = set(self._claims)
+        super()._let_go(lane, lost, now)
+
+
+class BuriesWhoWasLostForTheFirstTime(Saboteur):
+    caught_by = "test_who_was_alone_by_chance_is_not_buried_for_it"
+
+    def _let_go(self, lane: int, lost: Lost, now: datetime) -> None:
+        for row in self._rows.values():
+            row.lost += 2
+        super()._let_go(lane, lost, now)
 
 
 class SendsInnocentsWithTheLost(Saboteur):
-    caught_by = "test_an_innocent_waits_for_one_that_travels_alone"
+    caught_by = "test_an_innocent_does_not_travel_with_what_was_lost"
 
     def _line(self, lane: int, now: datetime) -> list[Row]:
-        marked = [row for row in self._rows.values() if row.solo]
-        for row in marked:
-            row.solo = False
+        marked = {row.seq: row.lost for row in self._rows.values()}
+        for row in self._rows.values():
+            row.lost = 0
         line = super()._line(lane, now)
-        for row in marked:
-            row.solo = True
+        for seq, lost in marked.items():
+            self._rows[seq].lost = lost
         return line
 
 
@@ -231,20 +292,16 @@ class SendsInnocentsWithTheLost(Saboteur):
 class ClaimsForAnyone(Saboteur):
     caught_by = "test_a_lane_of_another_owner_gives_nothing"
 
-    async def claim(
-        self, owner: str, lanes: Mapping[int, int], *, limit: int, now: datetime | None = None
-    ) -> Sequence[Claim]:
+    async def claim(self, owner: str, lanes: Mapping[int, int], *, limit: int, **how: Any) -> Sequence[Claim]:
         owners = {self._lanes[lane].owner or owner for lane in lanes}
-        return await super().claim(owners.pop(), lanes, limit=limit, now=now)
+        return await super().claim(owners.pop(), lanes, limit=limit, **how)
 
 
 class ClaimsAtAnyEpoch(Saboteur):
     caught_by = "test_a_lane_at_an_older_epoch_gives_nothing"
 
-    async def claim(
-        self, owner: str, lanes: Mapping[int, int], *, limit: int, now: datetime | None = None
-    ) -> Sequence[Claim]:
-        return await super().claim(owner, {lane: self._lanes[lane].epoch for lane in lanes}, limit=limit, now=now)
+    async def claim(self, owner: str, lanes: Mapping[int, int], *, limit: int, **how: Any) -> Sequence[Claim]:
+        return await super().claim(owner, {lane: self._lanes[lane].epoch for lane in lanes}, limit=limit, **how)
 
 
 class ClaimsWhatIsInFlight(Saboteur):
@@ -269,31 +326,25 @@ class ClaimsAroundWhatIsInFlight(Saboteur):
 class UsesClaimIdsAgain(Saboteur):
     caught_by = "test_claim_ids_are_never_used_again"
 
-    async def claim(
-        self, owner: str, lanes: Mapping[int, int], *, limit: int, now: datetime | None = None
-    ) -> Sequence[Claim]:
+    async def claim(self, owner: str, lanes: Mapping[int, int], *, limit: int, **how: Any) -> Sequence[Claim]:
         if not self._claims:
             self._claim_ids = count(1)
-        return await super().claim(owner, lanes, limit=limit, now=now)
+        return await super().claim(owner, lanes, limit=limit, **how)
 
 
 class IgnoresTheLimit(Saboteur):
     caught_by = "test_the_limit_is_kept"
 
-    async def claim(
-        self, owner: str, lanes: Mapping[int, int], *, limit: int, now: datetime | None = None
-    ) -> Sequence[Claim]:
-        return await super().claim(owner, lanes, limit=limit * 100, now=now)
+    async def claim(self, owner: str, lanes: Mapping[int, int], *, limit: int, **how: Any) -> Sequence[Claim]:
+        return await super().claim(owner, lanes, limit=limit * 100, **how)
 
 
 class ServesTheBusiestLaneFirst(Saboteur):
     caught_by = "test_one_busy_lane_does_not_starve_the_others"
 
-    async def claim(
-        self, owner: str, lanes: Mapping[int, int], *, limit: int, now: datetime | None = None
-    ) -> Sequence[Claim]:
-        busiest = max(lanes, key=lambda lane: len(self._line(lane, now or datetime.now(UTC))))
-        return await super().claim(owner, {busiest: lanes[busiest]}, limit=limit, now=now)
+    async def claim(self, owner: str, lanes: Mapping[int, int], *, limit: int, **how: Any) -> Sequence[Claim]:
+        busiest = max(lanes, key=lambda lane: len(self._line(lane, how.get("now") or datetime.now(UTC))))
+        return await super().claim(owner, {busiest: lanes[busiest]}, limit=limit, **how)
 
 
 class TakesTheNewestFirst(Saboteur):
@@ -416,32 +467,60 @@ class KeepsWholeErrors(Saboteur):
             row.error = verdict.error
 
 
+class KeepsErrorsAsTheyCome(Saboteur):
+    caught_by = "test_an_error_of_any_text_is_settled"
+
+    def _record(self, row: Row, verdict: Verdict, now: datetime) -> None:
+        super()._record(row, verdict, now)
+        if isinstance(verdict, Retry):
+            row.error = verdict.error[:ERROR_MAX]
+
+
+class CannotWriteDownWhatIsSaidOfTheLost(Saboteur):
+    caught_by = "test_what_was_lost_is_let_go_whatever_is_said_of_it"
+
+    def _let_go(self, lane: int, lost: Lost, now: datetime) -> None:
+        if isinstance(said := lost(1), Buried):
+            said.error.encode()
+        super()._let_go(lane, lost, now)
+
+
 class ForgetsClaimsWithoutAnAnswer(Saboteur):
     caught_by = "test_a_claim_whose_answer_was_lost_is_dropped_untouched"
 
-    async def reconcile(self, owner: str, lanes: Mapping[int, int], *, held: Collection[int]) -> int:  # noqa: ARG002 - that is the sabotage
-        return 0
+    def _drop_orphans(self, lanes: Collection[int]) -> None:  # noqa: ARG002 - that is the sabotage
+        return None
 
 
-class ReconcilesForAnyone(Saboteur):
-    caught_by = "test_reconciling_leaves_another_owners_claims_alone"
+class DropsOrphansForAnyone(Saboteur):
+    caught_by = "test_a_doubt_about_anothers_lane_changes_nothing"
 
-    async def reconcile(self, owner: str, lanes: Mapping[int, int], *, held: Collection[int]) -> int:  # noqa: ARG002 - that is the sabotage
-        orphans = [claim_id for claim_id in self._claims if claim_id not in held]
-        for claim_id in orphans:
-            del self._claims[claim_id]
-        return len(orphans)
+    async def claim(self, owner: str, lanes: Mapping[int, int], *, limit: int, **how: Any) -> Sequence[Claim]:
+        self._drop_orphans(how.get("doubtful", ()))
+        return await super().claim(owner, lanes, limit=limit, **how)
+
+
+class DropsWhatIsInNoDoubt(Saboteur):
+    caught_by = "test_only_in_doubtful_lanes_is_anything_dropped"
+
+    def _drop_orphans(self, lanes: Collection[int]) -> None:
+        if lanes:
+            self._claims.clear()
+
+
+class LooksIntoItsDoubtOnlyWhereItClaims(Saboteur):
+    caught_by = "test_every_doubt_is_looked_into_whatever_the_limit"
+
+    def _drop_orphans(self, lanes: Collection[int]) -> None:
+        super()._drop_orphans(sorted(lanes)[:1])
 
 
 class HasNoClockOfItsOwn(Saboteur):
     caught_by = "test_the_store_has_a_clock_of_its_own_for_claims"
 
-    async def claim(
-        self, owner: str, lanes: Mapping[int, int], *, limit: int, now: datetime | None = None
-    ) -> Sequence[Claim]:
-        return await super().claim(
-            owner, lanes, limit=limit, now=now or datetime(1970, 1, 1, tzinfo=UTC).replace(year=2200)
-        )
+    async def claim(self, owner: str, lanes: Mapping[int, int], *, limit: int, **how: Any) -> Sequence[Claim]:
+        how["now"] = how.get("now") or datetime(2200, 1, 1, tzinfo=UTC)
+        return await super().claim(owner, lanes, limit=limit, **how)
 
 
 # ── desk ──
@@ -450,9 +529,9 @@ class HasNoClockOfItsOwn(Saboteur):
 class RequeueKeepsTheAttempts(Saboteur):
     caught_by = "test_a_requeued_dead_letter_goes_again_with_the_same_id"
 
-    async def requeue(self, query: Query, *, now: datetime | None = None) -> int:
+    async def requeue(self, query: Query, *, now: datetime | None = None, told: Told | None = None) -> int:
         attempts = {row.seq: row.attempts for row in self._matching(query)}
-        number = await super().requeue(query, now=now)
+        number = await super().requeue(query, now=now, told=told)
         for seq, tries in attempts.items():
             self._rows[seq].attempts = tries
         return number
@@ -461,26 +540,26 @@ class RequeueKeepsTheAttempts(Saboteur):
 class RequeuesWhatIsInFlight(Saboteur):
     caught_by = "test_a_message_in_flight_is_neither_requeued_nor_discarded"
 
-    async def requeue(self, query: Query, *, now: datetime | None = None) -> int:
+    async def requeue(self, query: Query, *, now: datetime | None = None, told: Told | None = None) -> int:
         self._claims.clear()
-        return await super().requeue(query, now=now)
+        return await super().requeue(query, now=now, told=told)
 
 
 class RequeuesWhatWasPublished(Saboteur):
     caught_by = "test_a_published_message_is_neither_requeued_nor_discarded"
 
-    async def requeue(self, query: Query, *, now: datetime | None = None) -> int:
+    async def requeue(self, query: Query, *, now: datetime | None = None, told: Told | None = None) -> int:
         for row in self._matching(query):
             row.outcome = "dead" if row.outcome == "published" else row.outcome
-        return await super().requeue(query, now=now)
+        return await super().requeue(query, now=now, told=told)
 
 
 class LeavesTheKeyParked(Saboteur):
     caught_by = "test_discarding_the_dead_head_frees_its_key"
 
-    async def discard(self, query: Query, *, now: datetime | None = None) -> int:
+    async def discard(self, query: Query, *, now: datetime | None = None, told: Told | None = None) -> int:
         heads = [row for row in self._matching(query) if row.parks]
-        number = await super().discard(query, now=now)
+        number = await super().discard(query, now=now, told=told)
         for row in heads:
             row.parks, row.outcome = True, "dead"
         return number
@@ -491,6 +570,32 @@ class FindsTheOldestInstead(Saboteur):
 
     async def find(self, query: Query) -> Sequence[Record]:
         return (await super().find(replace(query, limit=None)))[: query.limit]
+
+
+class DoesAllAtOnce(Saboteur):
+    caught_by = "test_many_are_requeued_some_at_a_time"
+
+    async def requeue(self, query: Query, *, now: datetime | None = None, told: Told | None = None) -> int:
+        count = await super().requeue(query, now=now)
+        if told is not None:
+            told(count)
+        return count
+
+
+class TakesBackWhatWasDone(Saboteur):
+    caught_by = "test_a_requeue_that_ends_in_between_has_done_what_it_said"
+
+    async def requeue(self, query: Query, *, now: datetime | None = None, told: Told | None = None) -> int:
+        if told is not None:
+            told(1_000)
+        return await super().requeue(query, now=now)
+
+
+class KnowsNoPages(Saboteur):
+    caught_by = "test_a_long_list_is_read_page_by_page"
+
+    async def find(self, query: Query) -> Sequence[Record]:
+        return await super().find(replace(query, before=None))
 
 
 def all_saboteurs() -> list[type[Saboteur]]:
@@ -506,3 +611,17 @@ class SleepsThroughCommits(Saboteur):
 
     def _wake(self) -> None:
         return None
+
+
+class DiscardsWhatStandsBehind(Saboteur):
+    caught_by = "test_only_what_stands_before_is_discarded_when_that_is_asked"
+
+    async def discard(self, query: Query, *, now: datetime | None = None, told: Told | None = None) -> int:
+        return await super().discard(replace(query, before=None), now=now, told=told)
+
+
+class LooksPastTheLastId(Saboteur):
+    caught_by = "test_ids_are_found_by_where_they_lie"
+
+    async def ids_between(self, first: UUID, last: UUID, *, limit: int) -> Sequence[UUID]:  # noqa: ARG002 - that is the point
+        return await super().ids_between(first, UUID(int=2**128 - 1), limit=limit)

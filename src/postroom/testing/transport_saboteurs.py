@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import ClassVar
 
-from postroom.transport import Envelope, Failed, Outcome, Rejected, Sent, Unavailable
+from postroom.errors import TransportRefused, TransportUnavailable
+from postroom.transport import NOT_STARTED, Envelope, Failed, Outcome, Rejected, Sent, Unavailable
 from postroom.transports.memory import MemoryPublisher
 
 
@@ -30,6 +32,58 @@ class CallsAnOutageAFailure(TransportSaboteur):
     async def publish(self, batch: Sequence[Envelope], *, timeout: timedelta) -> Sequence[Outcome]:
         outcomes = await super().publish(batch, timeout=timeout)
         return [Failed("AWAY") if isinstance(outcome, Unavailable) else outcome for outcome in outcomes]
+
+
+class CallsAFullBrokerAFailure(TransportSaboteur):
+    caught_by = "test_a_broker_that_is_full_is_unavailable_and_takes_more_when_there_is_room"
+
+    def _take(self, envelope: Envelope) -> Outcome:
+        outcome = super()._take(envelope)
+        return Failed("FULL") if isinstance(outcome, Unavailable) and self._broker.full else outcome
+
+
+class SaysOfAFullBrokerOnlyThatItWasNotTried(TransportSaboteur):
+    caught_by = "test_a_broker_that_is_full_is_unavailable_and_takes_more_when_there_is_room"
+
+    def _take(self, envelope: Envelope) -> Outcome:
+        outcome = super()._take(envelope)
+        return NOT_STARTED if isinstance(outcome, Unavailable) and self._broker.full else outcome
+
+
+class LetsACancellationOut(TransportSaboteur):
+    caught_by = "test_what_is_cancelled_from_inside_is_a_failure_of_that_message"
+
+    def _take(self, envelope: Envelope) -> Outcome:
+        if self._broker.cancels:
+            raise asyncio.CancelledError
+        return super()._take(envelope)
+
+
+class TakesAWrongUrlForAnOutage(TransportSaboteur):
+    caught_by = "test_what_is_wrong_with_the_url_is_said_at_the_start"
+
+    async def open(self) -> None:
+        try:
+            await super().open()
+        except TransportRefused as exc:
+            raise TransportUnavailable(str(exc)) from exc
+
+
+class TakesAnOutageForAWrongUrl(TransportSaboteur):
+    caught_by = "test_a_broker_that_is_away_at_the_start_is_waited_for"
+
+    async def open(self) -> None:
+        try:
+            await super().open()
+        except TransportUnavailable as exc:
+            raise TransportRefused(str(exc)) from exc
+
+
+class BlamesTheMessageForTheUrl(TransportSaboteur):
+    caught_by = "test_what_is_wrong_with_the_url_costs_no_message_an_attempt"
+
+    def _take(self, envelope: Envelope) -> Outcome:
+        return super()._take(Envelope(envelope.message, envelope.topic or self._topic))
 
 
 class CarriesOnAfterAFailure(TransportSaboteur):

@@ -15,6 +15,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context
 from opentelemetry.trace import NonRecordingSpan, Span, SpanKind, Status, StatusCode
 
+from postroom.text import describe
 from postroom.tracing.context import traced
 from postroom.tracing.facts import common, facts_of, links_to, topic_of, with_baggage
 
@@ -121,7 +122,7 @@ def _failing(span: Span) -> Iterator[None]:
         yield
     except (Exception, SystemExit) as exc:
         span.record_exception(exc)
-        _fail(span, type(exc).__qualname__, f"{type(exc).__name__}: {exc}")
+        _fail(span, type(exc).__qualname__, describe(exc))
         _end(span)
         raise
     except BaseException:

@@ -26,21 +26,24 @@ class Known:
     """The options that its publisher can honour."""
     receives: frozenset[str] | None = None
     """The options that its consumer can honour; None: it has none."""
+    one_group: str | None = None
+    """A parameter of its URL that names a queue: whoever receives from that shares its messages, so there is no group."""
 
 
 _HTTP = frozenset({"source", "secrets", "public_only", "concurrency"})
 _BROKER = frozenset({"source"})
 _GROUPS = frozenset({"group", "prefetch"})
+_WEBHOOKS = frozenset({"prefetch", "secrets", "unsigned"})
 
 TRANSPORTS = {
     "memory": Known("memory", "memory://shop/orders", receives=_GROUPS),
     "null": Known("null", "null://"),
     "local": Known("local", "local://shop.mail:send", frozenset({"concurrency"})),
-    "http": Known("http", "http://localhost:8080/hooks", _HTTP, receives=frozenset({"prefetch", "secrets"})),
+    "http": Known("http", "http://localhost:8080/hooks", _HTTP, receives=_WEBHOOKS),
     "https": Known("http", "https://shop.example/hooks", _HTTP),
     "kafka": Known("kafka", "kafka://broker:9092/orders", _BROKER, receives=_GROUPS),
-    "amqp": Known("amqp", "amqp://broker/?exchange=orders", _BROKER, _GROUPS),
-    "amqps": Known("amqp", "amqps://broker/?exchange=orders", _BROKER, _GROUPS),
+    "amqp": Known("amqp", "amqp://broker/?exchange=orders", _BROKER, _GROUPS, "queue"),
+    "amqps": Known("amqp", "amqps://broker/?exchange=orders", _BROKER, _GROUPS, "queue"),
     "nats": Known("nats", "nats://broker:4222/ORDERS?subject=orders.paid", _BROKER, receives=_GROUPS),
     "tls": Known("nats", "tls://broker:4222/ORDERS?subject=orders.paid", _BROKER, receives=_GROUPS),
     "redis": Known("redis_streams", "redis://server:6379/orders", _BROKER, _GROUPS),
@@ -97,7 +100,9 @@ def honoured(url: str) -> frozenset[str]:
 
 def received(url: str) -> frozenset[str]:
     """The options that the consumer of this URL can honour; none where nothing can be received from it."""
-    return TRANSPORTS[known_scheme(url)].receives or frozenset()
+    known = TRANSPORTS[known_scheme(url)]
+    names = {part.partition("=")[0] for part in url.partition("?")[2].split("&")}
+    return (known.receives or frozenset()) - ({"group"} if known.one_group in names else frozenset())
 
 
 def _refuse(url: str, vain: Collection[str], able: dict[str, frozenset[str]], verb: str) -> None:

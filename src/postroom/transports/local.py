@@ -9,13 +9,17 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import logging
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 from postroom import names
+from postroom.containment import Escaped, contained
 from postroom.errors import ConfigError
 from postroom.message import Message
+from postroom.text import one_line, trace, user_part, without_trace
 from postroom.tracing import processing
 from postroom.transport import (
     KEY_STOPPED,
@@ -32,7 +36,11 @@ from postroom.transport import (
 from postroom.transports.threads import Threads
 from postroom.urls import split_scheme
 
+log = logging.getLogger(__name__)
 CONCURRENCY_DEFAULT = 16
+ENDED = Failed("HANDLER_ERROR", "the handler cancelled the task that called it", unknown=True)
+TOLD_MAX = 10_000
+"""Of so many messages it is remembered that their traceback was shown."""
 STUCK_MAX = 64
 """So many calls may hang on after their time was up. More would fill the memory: then nothing is called until some end."""
 
@@ -52,6 +60,7 @@ class LocalPublisher:
         )
         self._threads = Threads("postroom-local")
         self._room = asyncio.Semaphore(concurrency)
+        self._told: set[UUID] = set()
 
     @property
     def capabilities(self) -> TransportCapabilities:
@@ -78,13 +87,15 @@ class LocalPublisher:
                 async with self._room:
                     if asyncio.get_running_loop().time() > last_start:
                         return
+                    # R26: if the function ends this very task, this is what became of its message.
+                    outcomes[place] = ENDED
                     outcomes[place] = await self._handle(batch[place], deadline)
                 if not isinstance(outcomes[place], Sent):
                     for later in places[position + 1 :]:
                         outcomes[later] = KEY_STOPPED
                     return
 
-        await asyncio.gather(*(handle_line(places) for places in lines.values()))
+        await asyncio.gather(*(handle_line(places) for places in lines.values()), return_exceptions=True)
         return outcomes
 
     async def _handle(self, envelope: Envelope, deadline: float) -> Outcome:
@@ -94,11 +105,30 @@ class LocalPublisher:
             )
         try:
             async with asyncio.timeout_at(deadline):
-                return Sent(await self._call(envelope))
+                with contained():
+                    return Sent(await self._call(envelope))
         except TimeoutError:
             return Failed("TIMEOUT", "the handler did not end in time", unknown=True)
-        except (Exception, SystemExit) as exc:  # noqa: BLE001 - whatever a handler raises is an outcome
-            return Failed("HANDLER_ERROR", f"{type(exc).__name__}: {exc}")
+        except Escaped as exc:
+            return self._failed(envelope, exc.__cause__ or exc, str(exc))
+        except Exception as exc:  # noqa: BLE001 - whatever a handler raises is an outcome
+            return self._failed(envelope, exc, trace(exc))
+
+    def _failed(self, envelope: Envelope, error: BaseException, told: str) -> Failed:
+        """Tell of it: the first time of each message with the traceback. How it goes on is the relay's."""
+        message, first = envelope.message, envelope.message.id not in self._told
+        if len(self._told) >= TOLD_MAX:
+            self._told.clear()
+        self._told.add(message.id)
+        log.warning(
+            "The function failed for message %s (%s, key %s): %s",
+            message.id,
+            one_line(message.type),
+            one_line(message.key or "-"),
+            one_line(without_trace(told)),
+            exc_info=user_part(error) if first else None,
+        )
+        return Failed("HANDLER_ERROR", told)
 
     async def _call(self, envelope: Envelope) -> Any:
         with processing("local", (envelope,)):

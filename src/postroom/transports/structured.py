@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from postroom import codec
 from postroom.errors import InvalidMessage
+from postroom.text import is_storable
 
 MEDIA_TYPE = "application/cloudevents+json"
 FAMILY = "application/cloudevents"
@@ -58,6 +59,8 @@ def _body(found: dict[str, Any], content_type: str) -> bytes | None:
         return None
     data = found["data"]
     if isinstance(data, str) and not _is_json_kind(content_type):
+        if not is_storable(data.replace("\0", "")):
+            raise InvalidMessage("Its data hold half of a surrogate pair: send text that is whole UTF-8.")
         return data.encode()
     return codec.encode(data)
 

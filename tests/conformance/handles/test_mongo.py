@@ -109,6 +109,20 @@ async def test_a_known_id_or_idempotency_key_is_told(client: MongoClient[dict[st
             session.abort_transaction()
 
 
+async def test_many_of_which_one_is_known_write_nothing(shop: str, client: MongoClient[dict[str, Any]]) -> None:
+    from pymongo.errors import OperationFailure
+
+    with client.start_session() as session:
+        with session.start_transaction():
+            Outbox().put(session, PAID)
+        session.start_transaction()
+        with pytest.raises(DuplicateMessage):
+            Outbox().put_many(session, [Message("order.sent", key="7"), PAID])
+        with pytest.raises(OperationFailure, match="aborted"):  # the server has given it up
+            session.commit_transaction()
+    assert await written(shop) == (0, [PAID])
+
+
 @pytest.mark.parametrize(
     ("has_database", "error", "remedy"), [(True, SchemaMismatch, "postroom init"), (False, ConfigError, "schema")]
 )

@@ -14,7 +14,7 @@ from sqlalchemy import Column, Integer, create_engine, orm
 from tests.conformance.handles.databases import Sight
 from tests.conformance.handles.held import django_connection, path_of
 
-from postroom.errors import NotInTransaction, UnknownHandle
+from postroom.errors import NotInTransaction, StoreError, UnknownHandle
 from postroom.message import Message
 from postroom.outbox import Outbox
 
@@ -43,6 +43,17 @@ def test_a_subclass_of_a_known_connection_is_known(sqlite: Sight) -> None:
         outbox.put(connection, PAID)
         connection.commit()
     assert sqlite.counts() == (0, 1)
+
+
+def test_with_connection_alone_begins_nothing_and_the_refusal_names_both_ways(sqlite: Sight) -> None:
+    both = r'run connection\.execute\("BEGIN IMMEDIATE"\) first, or write your data first.*not at `with connection:`'
+    with contextlib.closing(sqlite3.connect(path_of(sqlite.url))) as connection:
+        with pytest.raises(NotInTransaction, match=both), connection:
+            outbox.put(connection, PAID)
+        connection.isolation_level = None  # then there is one way only
+        with pytest.raises(NotInTransaction, match=r'"BEGIN IMMEDIATE"\) first\.$'), connection:
+            outbox.put(connection, PAID)
+    assert sqlite.counts() == (0, 0)
 
 
 def test_a_begin_of_the_drivers_own_counts(sqlite: Sight) -> None:
@@ -102,6 +113,53 @@ def test_a_pipeline_of_psycopg_changes_nothing(postgres: Sight, autocommit: bool
     with connecting as connection, connection.pipeline(), connection.transaction():
         outbox.put_many(connection, [Message(f"n.{number}") for number in range(1_001)])
     assert postgres.counts() == (0, 1_001)
+
+
+def test_in_a_pipeline_with_autocommit_only_a_block_is_a_transaction(postgres: Sight) -> None:
+    """Meanwhile the driver does not know what the server will say: the status it has is an old one."""
+    with psycopg.connect(postgres.url, autocommit=True) as connection, connection.pipeline() as pipeline:
+        connection.execute("SELECT 1")
+        with pytest.raises(NotInTransaction, match=r"pipeline.*`with connection\.transaction\(\):`"):
+            outbox.put(connection, PAID)
+        pipeline.sync()
+        with pytest.raises(NotInTransaction):
+            outbox.put(connection, PAID)
+        with connection.transaction():
+            connection.execute("INSERT INTO orders (id) VALUES (1)")
+            outbox.put(connection, PAID)
+        connection.execute("SELECT 1")
+        with pytest.raises(NotInTransaction):
+            outbox.put(connection, Message("order.sent"))
+    assert postgres.counts() == (1, 1)
+
+
+async def test_in_an_async_pipeline_with_autocommit_only_a_block_is_a_transaction(postgres: Sight) -> None:
+    connecting = await psycopg.AsyncConnection.connect(postgres.url, autocommit=True)
+    async with connecting as connection, connection.pipeline():
+        await connection.execute("SELECT 1")
+        with pytest.raises(NotInTransaction, match=r"pipeline.*`async with connection\.transaction\(\):`"):
+            await outbox.put(connection, PAID)
+        async with connection.transaction():
+            await connection.execute("INSERT INTO orders (id) VALUES (1)")
+            await outbox.put(connection, PAID)
+            late = outbox.put(connection, Message("order.late"))
+        await connection.execute("SELECT 1")
+        with pytest.raises(NotInTransaction):
+            await late
+    assert postgres.counts() == (1, 1)
+
+
+def test_a_pipeline_without_autocommit_commits_and_rolls_back(postgres: Sight) -> None:
+    with psycopg.connect(postgres.url) as connection, connection.pipeline():
+        connection.execute("INSERT INTO orders (id) VALUES (1)")
+        outbox.put(connection, PAID)
+        connection.rollback()
+        with pytest.raises(NotInTransaction):
+            outbox.put(connection, PAID)
+        connection.execute("INSERT INTO orders (id) VALUES (2)")
+        outbox.put(connection, PAID)
+        connection.commit()
+    assert postgres.counts() == (1, 1)
 
 
 async def test_a_json_codec_on_asyncpg_changes_nothing(postgres: Sight) -> None:
@@ -201,3 +259,18 @@ async def test_the_cache_of_django_is_no_database(sqlite: Sight) -> None:
 
         with pytest.raises(UnknownHandle, match=r"no database: give django\.db\.connection"):
             outbox.put(cache, PAID)
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
+def test_a_connection_that_cannot_carry_the_text_says_so(postgres: Sight, driver: str) -> None:
+    module = pytest.importorskip(driver)
+    with contextlib.closing(module.connect(postgres.url)) as connection:
+        connection.cursor().execute("SET client_encoding TO 'LATIN1'")
+        if driver == "psycopg2":
+            connection.set_client_encoding("LATIN1")
+            connection.cursor().execute("SELECT 1")
+        with pytest.raises(StoreError, match="UTF8") as caught:
+            outbox.put(connection, PAID.replace(key="ключ"))
+        assert "ключ" not in str(caught.value)
+        connection.rollback()
+    assert postgres.counts() == (0, 0)

@@ -16,6 +16,13 @@ from postroom.inbox_store import InboxStore
 from postroom.message import Message
 from postroom.store import Query
 from postroom.stores import open_inbox_store, open_store, sqlite_path
+from postroom.testing.contracts.inbox import End
+
+MONGO_ENDS: dict[End, str] = {
+    "commit": "commit_transaction",
+    "rollback": "abort_transaction",
+    "close": "end_session",
+}
 
 
 class _Desk:
@@ -28,6 +35,12 @@ class _Desk:
 
 
 class SQLiteDesk(_Desk):
+    async def end(self, handle: Any, how: End) -> None:
+        self.end_blocking(handle, how)
+
+    def end_blocking(self, handle: Any, how: End) -> None:
+        getattr(handle, how)()
+
     async def write(self, handle: Any, effect: str) -> None:
         self.write_blocking(handle, effect)
 
@@ -40,6 +53,13 @@ class SQLiteDesk(_Desk):
 
 
 class PostgresDesk(_Desk):
+    async def end(self, handle: Any, how: End) -> None:
+        # psycopg refuses its own commit() and rollback() here, and cannot refuse the statement.
+        await (handle.close() if how == "close" else handle.execute(how))
+
+    def end_blocking(self, handle: Any, how: End) -> None:
+        handle.close() if how == "close" else handle.execute(how)
+
     async def write(self, handle: Any, effect: str) -> None:
         await handle.execute("INSERT INTO effects (name) VALUES (%s)", [effect])
 
@@ -52,6 +72,12 @@ class PostgresDesk(_Desk):
 
 
 class MariaDBDesk(_Desk):
+    async def end(self, handle: Any, how: End) -> None:
+        await (handle.ensure_closed() if how == "close" else getattr(handle, how)())
+
+    def end_blocking(self, handle: Any, how: End) -> None:
+        getattr(handle, how)()
+
     async def write(self, handle: Any, effect: str) -> None:
         await handle.cursor().execute("INSERT INTO effects (name) VALUES (%s)", [effect])
 
@@ -65,6 +91,12 @@ class MariaDBDesk(_Desk):
 
 
 class MongoDesk(_Desk):
+    async def end(self, handle: Any, how: End) -> None:
+        await getattr(handle, MONGO_ENDS[how])()
+
+    def end_blocking(self, handle: Any, how: End) -> None:
+        getattr(handle, MONGO_ENDS[how])()
+
     async def write(self, handle: Any, effect: str) -> None:
         await handle.client.get_default_database().effects.insert_one({"name": effect}, session=handle)
 

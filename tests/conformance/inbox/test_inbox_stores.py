@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 from tests.conformance.inbox.desks import (
@@ -20,6 +19,7 @@ from tests.conformance.inbox.desks import (
 )
 
 from postroom.testing.contracts import InboxContract
+from postroom.testing.contracts.inbox import an_event
 
 
 class TestSQLiteInbox(InboxContract):
@@ -47,9 +47,9 @@ class TestPostgresInboxBehindAPooler(InboxContract):
 @pytest.mark.parametrize("how", ["handle", "handle_blocking"])
 async def test_behind_a_pooler_many_are_handled_at_once_and_none_fails(pgbouncer_database: str, how: str) -> None:
     """Server connections are lent to one after the other: nothing of one may be left for the next."""
-    contract, ids = InboxContract(), [uuid4() for _ in range(300)]
+    contract, ids = InboxContract(), [an_event() for _ in range(300)]
     async with postgres_desk(pgbouncer_database) as desk:
-        assert all(await asyncio.gather(*(getattr(contract, how)(desk, id_) for id_ in ids)))
+        assert all(await asyncio.gather(*(getattr(contract, how)(desk, event) for event in ids)))
         assert sorted(await desk.effects()) == sorted(map(str, ids))
 
 

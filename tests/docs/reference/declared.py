@@ -10,7 +10,8 @@ from typing import Any
 from tests.docs.reference.made import MADE, explained, table
 
 from postroom.stores import SCHEMES, open_store
-from postroom.transports import TRANSPORTS, open_consumer, open_transport
+from postroom.transport import Consumer, ConsumerOptions
+from postroom.transports import TRANSPORTS, open_consumer, open_transport, received
 
 STORES = f"""# Stores
 
@@ -75,7 +76,7 @@ def transports() -> str:
     known = {each.module: known[each.module] for each in TRANSPORTS.values()}
     publishers = [(each.example, open_transport(_openable(each.example)).capabilities) for each in known.values()]
     receiving = [each for each in known.values() if each.receives is not None]
-    consumers = [(each.example, open_consumer(_openable(each.example)).capabilities) for each in receiving]
+    consumers = [(each.example, _consumer(_openable(each.example)).capabilities) for each in receiving]
     return TRANSPORTS_PAGE.format(
         to=urls("transport", publishers),
         publishers=declarations(publishers),
@@ -130,3 +131,7 @@ def _shown(value: object) -> str:
             return ""
         case _:
             return str(value)
+
+
+def _consumer(url: str) -> Consumer:
+    return open_consumer(url, ConsumerOptions(unsigned="unsigned" in received(url)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from tests.servers.nats_server import NatsServer
 from tests.servers.ports import free_port
 from tests.servers.queues import fresh_queue, with_queue
+from tests.servers.rabbit_queues import fresh_name, make_queue, remove
 from tests.servers.streams import fresh_stream
 from tests.unit.cli.inboxes import BAD, SOURCE, billing, consume
 from tests.unit.cli.running import Desk
@@ -30,15 +32,18 @@ def test_each_message_is_handled_once_and_the_end_says_what_became_of_them(desk:
     assert desk.execute("SELECT amount FROM charges") == [(12,)]
 
 
-def test_with_something_parked_the_exit_code_is_3_and_the_way_on_is_said(desk: Desk) -> None:
+def test_with_something_dead_the_exit_code_is_3_and_the_way_on_is_said(desk: Desk) -> None:
     billing(desk)
     done = desk(*consume())
     assert done.code == 3
     assert done.out.splitlines()[1:] == [
-        "received 4, handled 1, known 1, skipped 1, parked 1",
-        "something is parked: see `postroom inbox list`.",
+        "received 4, handled 1, known 1, skipped 1, dead 1",
+        "something is dead: see `postroom inbox list`.",
     ]
-    assert done.err == f"note: Message {BAD} (order.paid) is parked: NEGATIVE: Unacceptable: a negative amount\n"
+    (line,) = done.err.splitlines()
+    assert line.partition(" ERROR ")[2] == (
+        f"postroom.inbox: Message {BAD} (order.paid, key order-8) is dead: NEGATIVE: Unacceptable: a negative amount"
+    )
 
 
 def test_with_nothing_to_receive_it_ends_with_0(desk: Desk) -> None:
@@ -54,6 +59,24 @@ def test_a_queue_without_groups_is_received_from_and_a_group_there_is_refused(de
         done = desk(*consume("--from", source))
         assert (done.code, done.out.splitlines()[1:]) == (0, ["received 0"]), done
         desk(*consume("--from", source, "--group", "billing")).refuses("cannot honour group: leave it out", code=2)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_queue_that_the_url_names_is_received_from_and_a_group_there_is_refused(
+    desk: Desk, amqp_url: str
+) -> None:
+    billing(desk, many=0)
+    queue = fresh_name()
+    source = f"{amqp_url}?queue={queue}"
+    await make_queue(amqp_url, queue)
+    try:
+        done = await asyncio.to_thread(desk, *consume("--from", source))
+        refused = await asyncio.to_thread(desk, *consume("--from", source, "--group", "billing"))
+    finally:
+        await remove(amqp_url, queue)
+    assert (done.code, done.out.splitlines()[1:]) == (0, ["received 0"]), done
+    refused.refuses("leave out the group", code=2)
 
 
 @contextmanager
@@ -92,7 +115,7 @@ def test_a_broker_that_is_away_at_the_start_is_waited_for(desk: Desk, nats_serve
         with consuming(desk, "--from", source) as running:
             assert running.stdout is not None
             assert running.stderr is not None
-            assert running.stderr.readline().startswith("note: Nothing can be received: No NATS answers")
+            assert "postroom.inbox.reception: Nothing can be received: No NATS answers" in running.stderr.readline()
             nats_server.start_again()
             assert running.stdout.readline().startswith(f"inbox billing: {source} to ")
             running.terminate()
@@ -105,7 +128,7 @@ def test_told_to_end_while_it_waits_for_a_broker_it_ends(desk: Desk, number: sig
     billing(desk, many=0)
     with consuming(desk, "--from", f"nats://127.0.0.1:{free_port()}/ORDERS") as running:
         assert running.stderr is not None
-        assert running.stderr.readline().startswith("note: Nothing can be received: ")
+        assert "postroom.inbox.reception: Nothing can be received: " in running.stderr.readline()
         running.send_signal(number)
         out, err = running.communicate(timeout=60)
     assert (running.returncode, out) == (0, "received 0\n")
@@ -192,4 +215,22 @@ def test_the_help_says_what_is_promised_and_how_it_ends(empty: Desk) -> None:
     shown = " ".join(empty("consume", "--help").out.split())
     assert "a message delivered twice is handled once" in shown
     assert "Ctrl-C or SIGTERM ends it cleanly" in shown
-    assert "Exit code 3: something is parked." in shown
+    assert "Exit code 3: something is dead." in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import json\nimport no_such_driver\n", "No module named 'no_such_driver'"),
+        ("from json import no_such_name\n\n", "cannot import name 'no_such_name'"),
+        ("def helper():\n    return 1 / 0\nhelper()\n", "ZeroDivisionError: division by zero"),
+        ("inbox = (\n", "SyntaxError"),
+        ("raise SystemExit(3)\n", "SystemExit: 3"),
+    ],
+)
+def test_what_breaks_inside_your_module_is_told_with_file_and_line(desk: Desk, text: str, said: str) -> None:
+    (desk.folder / "mine.py").write_text(text)
+    line = 1 if "no_such_name" in text or text.count("\n") == 1 else 2
+    desk("consume", "--from", "memory://x/y", "--app", "mine:inbox").refuses(
+        said, f"mine.py line {line}.", "mend that module", code=2
+    )

@@ -11,6 +11,7 @@ from tests.unit.cli.running import Desk
 
 from postroom.stores.sqlite.schema import has_wal_reset_defect
 
+TOKEN = "Zq7XZq7XZq7X"
 DEFECT = 1 if has_wal_reset_defect() else 0
 """What is found on any SQLite file, where this Python links such a SQLite."""
 
@@ -58,11 +59,11 @@ def test_messages_that_nobody_sends_and_dead_ones_are_found(desk: Desk) -> None:
     assert dead.startswith("1 message is dead: see `postroom list --status dead`")
 
 
-def test_parked_messages_of_an_inbox_are_found(desk: Desk) -> None:
+def test_dead_messages_of_an_inbox_are_found(desk: Desk) -> None:
     billing(desk)
     desk(*consume())
-    ((parked,),) = findings(desk)
-    assert parked.startswith("1 message of the inbox billing is parked")
+    ((dead,),) = findings(desk)
+    assert dead.startswith("1 message of the inbox billing is dead")
 
 
 def test_a_postgres_that_forgets_commits_is_found(empty: Desk, postgres_database: str) -> None:
@@ -129,3 +130,18 @@ def test_without_to_it_asks_the_brokers_of_the_settings(desk: Desk) -> None:
 )
 def test_what_is_no_url_is_wrong_use(desk: Desk, options: list[str], said: str) -> None:
     desk("doctor", *options).refuses(said, code=2)
+
+
+def test_doctor_and_relay_do_not_show_the_token_of_a_webhook(desk: Desk) -> None:
+    desk("put", "order.paid")
+    to = f"http://127.0.0.1:9/services/T0/{TOKEN}?key={TOKEN}"
+    (desk.folder / "postroom.toml").write_text(f'[[routes]]\nname = "hooks"\nto = "{to}"\n')
+    for command in (
+        ["doctor"],
+        ["doctor", "--to", to],
+        ["doctor", "--json"],
+        ["relay", "--to", to, "--health", "wrong"],
+    ):
+        done = desk(*command)
+        assert TOKEN not in done.out + done.err
+    assert "http://127.0.0.1:9/services/***/***?key=***" in desk("doctor").out

@@ -54,9 +54,8 @@ def test_an_unknown_id_fails_in_one_sentence(desk: Desk) -> None:
         desk("explain", ID, *options).refuses(f"There is no message {ID} in this outbox", "`postroom list`", code=1)
 
 
-def test_an_id_that_is_none_is_wrong_use(desk: Desk) -> None:
-    desk("explain", "order-7").refuses("'order-7' is not a valid UUID", "postroom explain --help", code=2)
-    desk("explain").refuses("Missing argument 'ID'", code=2)
+def test_to_explain_nothing_is_wrong_use(desk: Desk) -> None:
+    desk("explain").refuses("Missing argument 'ID|KEY'", "postroom explain --help", code=2)
 
 
 # ── every place a message can be in, on both databases ──
@@ -138,3 +137,24 @@ def test_every_place_a_message_can_be_in_is_explained(
             assert part in told.out, place
         assert all(re.fullmatch(r"[A-Z1-9].*\.", line) for line in told.out.splitlines()), told.out
     empty("explain", ID, store=url).refuses(f"There is no message {ID} in this outbox", code=1)
+
+
+def test_a_message_is_named_by_the_beginning_of_its_id(desk: Desk) -> None:
+    first, second = "01890000-0000-7000-8000-000000000001", "01890000-0000-7000-9000-000000000002"
+    for id_ in (first, second):
+        desk("put", "order.paid", "--id", id_)
+    assert desk("explain", "--json", first[:20]).objects()[0]["id"] == first
+    assert desk("explain", "--json", first[:20].replace("-", "").upper()).objects()[0]["id"] == first
+    desk("explain", "01890000").refuses(f"Several ids begin with 01890000: {first}, {second}; type more", code=1)
+    desk("explain", "01890001").refuses("No message has an id that begins with 01890001", code=1)
+
+
+def test_a_key_is_explained_by_the_message_that_the_others_wait_for(desk: Desk) -> None:
+    first = desk("put", "order.paid", "--key", "order-7").out.strip()
+    desk("put", "order.sent", "--key", "order-7")
+    desk("put", "order.paid", "--key", "deadbeef")
+    assert desk("explain", "--json", "order-7").objects()[0]["id"] == first
+    assert desk("explain", "deadbeef").code == 0
+    desk.execute("UPDATE outbox SET settled_at = 1, outcome = 'published' WHERE key = 'order-7'")
+    assert desk("explain", "--json", "order-7").objects()[0]["status"] == "published"
+    desk("explain", "order-8").refuses("neither a message nor a key 'order-8'", code=1)

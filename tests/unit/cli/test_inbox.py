@@ -1,4 +1,4 @@
-"""`postroom inbox`: what was received, what is parked, and how it goes again."""
+"""`postroom inbox`: what was received, what is dead, and how it goes again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.unit.cli.running import Desk
 
 @pytest.fixture
 def handled(desk: Desk) -> Desk:
-    """A desk whose inbox has handled one message and parked another."""
+    """A desk whose inbox has handled one message and dead another."""
     billing(desk)
     assert desk(*consume()).code == 3
     return desk
@@ -31,14 +31,14 @@ def test_status_counts_by_consumer(handled: Desk) -> None:
 def test_of_an_inbox_with_nothing_in_it_that_is_said(desk: Desk) -> None:
     assert desk("inbox", "status").out == "nothing was received\n"
     assert desk("inbox", "status", "--json").out == ""
-    assert desk("inbox", "list").out == "nothing is parked\n"
+    assert desk("inbox", "list").out == "nothing is dead\n"
     assert desk("inbox", "list", "--json").out == ""
 
 
 # ── list ──
 
 
-def test_list_shows_what_is_parked_and_why_but_not_what_it_says(handled: Desk) -> None:
+def test_list_shows_what_is_dead_and_why_but_not_what_it_says(handled: Desk) -> None:
     head, row = handled("inbox", "list").out.splitlines()
     assert head.split() == ["ID", "CONSUMER", "TYPE", "KEY", "TRIES", "WHY"]
     assert row.split()[:4] == [str(BAD), "billing", "order.paid", "order-8"]
@@ -73,7 +73,7 @@ def test_list_as_json_is_for_programs(handled: Desk) -> None:
     ids=" ".join,
 )
 def test_what_is_not_asked_for_is_neither_listed_nor_requeued(handled: Desk, options: list[str]) -> None:
-    assert handled("inbox", "list", *options).out == "nothing is parked\n"
+    assert handled("inbox", "list", *options).out == "nothing is dead\n"
     assert handled("inbox", "requeue", *options).out == "requeued 0 messages\n"
     assert len(handled("inbox", "list", "--json").objects()) == 1
 
@@ -102,7 +102,7 @@ def test_a_mended_handler_takes_what_was_requeued(handled: Desk) -> None:
     assert handled("inbox", "requeue", str(BAD)).code == 0
     assert handled(*consume("--until-idle", "3s")).code == 0
     assert sorted(handled.execute("SELECT amount FROM charges")) == [(-1,), (12,)]
-    assert handled("inbox", "list").out == "nothing is parked\n"
+    assert handled("inbox", "list").out == "nothing is dead\n"
     assert handled("inbox", "status", "--json").objects()[0]["handled"] == 2
 
 
@@ -111,7 +111,7 @@ def test_a_mended_handler_takes_what_was_requeued(handled: Desk) -> None:
     [
         ([], "Say which messages: give their ids, or --consumer, --type, --key or --code.", 2),
         (["order-7"], "'order-7' is not a valid UUID", 2),
-        ([str(GOOD)], "Nothing was requeued: none of these ids is parked here.", 1),
+        ([str(GOOD)], "Nothing was requeued: none of these ids is dead here.", 1),
     ],
     ids=["nothing", "no id", "handled"],
 )

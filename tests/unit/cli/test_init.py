@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+
 import pytest
 from tests.unit.cli.running import Desk
 
@@ -66,3 +69,30 @@ def test_a_folder_that_is_not_there_is_said(empty: Desk) -> None:
 def test_a_file_that_is_no_database_is_said(empty: Desk) -> None:
     (empty.folder / "shop.db").write_text("hello " * 1000)
     empty("init").refuses("no healthy SQLite database", code=1)
+
+
+def test_programs_are_told_in_json_what_was_made(empty: Desk) -> None:
+    (made,) = empty("init", "--json", "--lanes", "8").objects()
+    assert (made["before"], made["lanes"]) == (0, 8)
+    assert made["after"] == len(made["applied"]) > 0
+    assert empty("init", "--json").objects() == [
+        {"before": made["after"], "after": made["after"], "applied": [], "lanes": 8}
+    ]
+
+
+def test_the_statements_that_make_the_tables_can_be_printed_and_run_elsewhere(empty: Desk) -> None:
+    printed = empty("init", "--sql", "--lanes", "8")
+    assert printed.code == 0
+    assert not (empty.folder / "shop.db").exists(), "nothing is changed"
+    with closing(sqlite3.connect(empty.folder / "shop.db")) as connection:
+        connection.executescript(printed.out)
+    assert "at version 2, with 8 lanes" in empty("init").out
+    assert empty("put", "order.paid").code == 0
+
+
+def test_rights_are_printed_for_servers_alone(empty: Desk) -> None:
+    printed = empty("init", "--grants", "--store", "postgresql+asyncpg://app@db/shop", "--schema", "mail", store=None)
+    assert 'GRANT USAGE ON SCHEMA "mail" TO postroom_relay;' in printed.out
+    assert 'GRANT INSERT ON "mail"."outbox" TO postroom_service;' in printed.out
+    empty("init", "--grants").refuses("has no rights to grant", code=2)
+    empty("init", "--sql", store="mongodb://db/shop").refuses("has no statements to print", code=2)

@@ -102,3 +102,16 @@ def test_no_messages_are_said(desk: Desk) -> None:
 )
 def test_a_wrong_question_is_refused(desk: Desk, options: list[str]) -> None:
     desk("list", *options).refuses(code=2)
+
+
+def test_nothing_is_cut_where_there_is_no_terminal(desk: Desk) -> None:
+    key, type_ = "k" * 200, "t" * 200
+    put(desk, {"type": type_, "key": key})
+    out = desk("list").out
+    assert f"{type_}  {key}\n" in out
+    assert "…" not in out
+
+
+@pytest.mark.parametrize("command", [["list"], ["requeue", "--status", "dead"], ["discard", "--status", "dead"]])
+def test_a_pattern_is_no_type(desk: Desk, command: list[str]) -> None:
+    desk(*command, "--type", "order.*").refuses("'order.*' is a pattern; give one whole type", code=2)

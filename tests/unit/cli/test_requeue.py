@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import pytest
 from tests.unit.cli.running import Desk, Outcome
 
+from postroom.cli.requeue import REQUEUE
 from postroom.message import Message
 from postroom.store import Buried, Published, Retry, Status, Verdict
 from postroom.stores import open_store
@@ -153,7 +154,7 @@ def test_what_is_nearly_as_old_needs_no_force(desk: Desk) -> None:
         (["--key", "k0"], "Say which messages"),
         ([UNKNOWN, "--status", "dead"], "leave out --status"),
         ([UNKNOWN, "--type", "a", "--key", "k"], "leave out --type, --key"),
-        (["order-7"], "'order-7' is not a valid UUID"),
+        (["order-7"], "'order-7' is not the id of a message"),
         (["--status", "published"], "'published' is not one of"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -254,3 +255,36 @@ def _at_a_terminal(desk: Desk, answer: str, *arguments: str) -> Outcome:
         os.close(ours)
         os.close(theirs)
     return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+def test_an_interrupted_requeue_says_how_far_it_came(capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted() -> None:
+        with REQUEUE._counting() as told:
+            told(1_000)
+            told(2_000)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert "requeued 2,000 messages, and stopped there: run it again for the rest" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("command", "done"), [(["requeue"], "requeued"), (["discard", "--yes"], "discarded")])
+def test_programs_are_told_what_was_done_in_json(desk: Desk, command: list[str], done: str) -> None:
+    dead, _, sent = fill(desk, "dead", "failed", "published")
+    would = desk(*command, "--json", "--dry-run", dead, sent)
+    assert would.objects() == [{f"would_{command[0]}": 1, "left_alone": {sent: "published"}}]
+    assert desk(*command, "--json", dead, sent).objects() == [{done: 1, "left_alone": {sent: "published"}}]
+    assert desk(*command, "--json", "--status", "failed").objects() == [{done: 1, "left_alone": {}}]
+    desk(*command, "--json", sent).refuses(f"{sent} is published", code=1)
+
+
+def test_with_json_nobody_is_asked(desk: Desk) -> None:
+    (dead,) = fill(desk, "dead")
+    desk("discard", "--json", dead).refuses("give --yes too", code=2)
+    assert statuses(desk) == ["dead"]
+
+
+def test_the_beginning_of_an_id_names_a_message(desk: Desk) -> None:
+    (dead,) = fill(desk, "dead")
+    assert desk("requeue", dead[:13]).out == "requeued 1 message\n"

@@ -187,3 +187,41 @@ def test_closed_streams_are_no_error(desk: Desk) -> None:
         )
         assert (done.returncode, done.stderr) == (0, b"")
     assert desk.count == 3
+
+
+def test_a_misspelt_command_is_answered_with_the_nearest_one(empty: Desk) -> None:
+    empty("stauts").refuses("'stauts'", "did you mean status?", code=2)
+    empty("inbox", "lits").refuses("'lits'", "did you mean list?", code=2)
+
+
+@pytest.mark.parametrize("spelling", [["--store", "sqlite:///shop.db"], ["--store=sqlite:///shop.db"]])
+def test_options_of_a_command_may_stand_before_its_name(desk: Desk, spelling: list[str]) -> None:
+    assert desk(*spelling, "status", "--json", store=None).code == 0
+    assert desk(*spelling, "inbox", "status", "--json", store=None).code == 0
+    assert desk("inbox", *spelling, "status", store=None).code == 0
+
+
+def test_an_option_before_the_name_of_no_command_is_wrong_use(desk: Desk) -> None:
+    desk("--store", "sqlite:///shop.db", store=None).refuses("--store", code=2)
+    desk("--store", "sqlite:///shop.db", "stauts", store=None).refuses("did you mean status?", code=2)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_learns_to_complete(empty: Desk, shell: str) -> None:
+    script = empty("completion", shell)
+    assert script.code == 0
+    assert "_POSTROOM_COMPLETE" in script.out
+
+
+def test_commands_and_options_are_completed(empty: Desk) -> None:
+    words = empty(_POSTROOM_COMPLETE="bash_complete", COMP_WORDS="postroom req", COMP_CWORD="1")
+    assert words.out.split() == ["plain,requeue"]
+    options = empty(_POSTROOM_COMPLETE="bash_complete", COMP_WORDS="postroom list --st", COMP_CWORD="2")
+    assert {"plain,--store", "plain,--status"} <= set(options.out.split())
+
+
+def test_a_variable_that_is_none_of_ours_is_noted(desk: Desk) -> None:
+    told = desk("status", POSTROOM_BATCHES="12")
+    assert told.code == 0
+    assert told.err == "note: POSTROOM_BATCHES is set, but is none of our variables; did you mean POSTROOM_BATCH?\n"
+    assert desk("status", POSTROOM_BATCH="12", POSTROOM_TEST_MYSQL="x", POSTROOM_REQUIRE_SERVERS="all").err == ""

@@ -1,10 +1,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import sqlite3
+import sys
+from contextlib import closing
 from datetime import timedelta
 
+import pytest
 from tests.unit.cli.running import Desk
 
+from postroom.relay import presence
 from postroom.store import RelayInfo, Retry
 from postroom.stores import open_store
 
@@ -52,7 +58,20 @@ def test_a_relay_that_fell_silent_is_not_alive(desk: Desk) -> None:
     asyncio.run(_relay(desk))
     desk.execute("UPDATE outbox_relay SET seen_at = seen_at - 3600000000")
     assert desk("status", "--json").objects()[0]["relays"][0]["alive"] is False
-    assert "ago, silent" in desk("status").out
+    assert desk("status", "--json").objects()[0]["relays"][0]["state"] == "silent"
+    assert "is silent: its lanes are taken over in 5" in (shown := desk("status", COLUMNS="80").out)
+    assert "shop " in shown.partition("RELAY")[2], "on a narrow terminal, too, the name is whole"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells of its processes so")
+def test_a_relay_whose_process_is_gone_is_neither_alive_nor_only_silent(desk: Desk) -> None:
+    asyncio.run(_relay(desk))
+    here, _, start = presence.process().rpartition(" ")
+    # Our own number, of a process that began before us.
+    desk.execute(f"UPDATE outbox_relay SET pid = {os.getpid()}, process = '{here} {int(start) - 1}'")
+    (shown,) = desk("status", "--json").objects()
+    assert (shown["relays"][0]["alive"], shown["relays"][0]["state"]) == (False, "gone")
+    assert "is gone: its lanes are taken over at once here, elsewhere in" in desk("status").out
 
 
 def test_an_owner_that_is_on_no_record_is_shown_as_gone(desk: Desk) -> None:
@@ -66,3 +85,16 @@ def test_the_table_is_aligned(desk: Desk) -> None:
     numbers = [line[:16].rstrip() for line in lines if line]
     assert len({len(line) for line in numbers}) == 1
     assert max(map(len, lines)) <= 80
+
+
+def test_what_only_reads_works_on_newer_tables_and_what_writes_does_not(desk: Desk) -> None:
+    desk("put", "order.paid", "--key", "a")
+    with closing(sqlite3.connect(desk.folder / "shop.db")) as connection, connection:
+        connection.execute("INSERT INTO outbox_schema (version, name, applied_at) VALUES (99, '0099_later', 0)")
+    for command in (["status"], ["list"], ["list", "--json"]):
+        shown = desk(*command)
+        assert shown.code == 0, shown.err
+        assert "The tables are at version 99, newer than" in shown.err
+    assert "order.paid" in desk("list").out
+    for command in (["put", "order.paid"], ["requeue", "--status", "dead"], ["relay", "--to", "null://", "--drain"]):
+        desk(*command).refuses("newer than", code=1)

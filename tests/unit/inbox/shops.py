@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from tests.conformance.inbox.desks import PostgresDesk, SQLiteDesk
+from tests.conformance.inbox.desks import MariaDBDesk, MongoDesk, PostgresDesk, SQLiteDesk
 
 from postroom.inbox import Inbox, Reception
 from postroom.inbox.reception import Tally
 from postroom.message import Message
 from postroom.retry import RetryPolicy
+from postroom.transport import Identity
 from postroom.transports.memory import MemoryBroker, MemoryConsumer
 
 QUICK = RetryPolicy.parse("0.05", max_attempts=3)
@@ -26,11 +27,19 @@ TOPIC = "orders"
 class Shop:
     """What a test of a whole reception needs."""
 
-    desk: SQLiteDesk | PostgresDesk
+    desk: SQLiteDesk | PostgresDesk | MariaDBDesk | MongoDesk
     broker: MemoryBroker = field(default_factory=MemoryBroker)
+
+    @property
+    def is_postgres(self) -> bool:
+        return self.desk.store.name == "postgres"
 
     def send(self, *messages: Message) -> None:
         self.broker.topics[TOPIC] += messages
+
+    def identity(self, message: Message) -> Identity:
+        """By what an inbox that receives it here knows it again."""
+        return Identity(self.broker.source, message.id)
 
     def reception(self, inbox: Inbox, *, group: str | None = None, **options: Any) -> Reception:
         consumer = MemoryConsumer(self.broker, TOPIC, group=group or inbox.name)

@@ -12,9 +12,9 @@ import pydantic
 import pytest
 from tests.unit.inbox.shops import IDLE, QUICK, TOPIC, Shop, an_inbox, paid
 
-from postroom.errors import ConfigError, StoreUnavailable
-from postroom.inbox import BusinessKey, Fault, Inbox, Reception, Retryable, Unacceptable
-from postroom.inbox_store import ParkedQuery
+from postroom.errors import ConfigError, PostroomError, StoreUnavailable
+from postroom.inbox import BusinessKey, Fault, Inbox, KeyedMessage, Reception, Retryable, Unacceptable
+from postroom.inbox_store import DeadQuery
 from postroom.message import Message
 from postroom.outbox import Outbox
 from postroom.transports.memory import MemoryConsumer
@@ -22,8 +22,8 @@ from postroom.transports.memory import MemoryConsumer
 pytestmark = pytest.mark.anyio
 
 
-async def parked_codes(shop: Shop) -> list[str]:
-    return [parked.code for parked in await shop.desk.store.parked(ParkedQuery())]
+async def dead_codes(shop: Shop) -> list[str]:
+    return [dead.code for dead in await shop.desk.store.dead(DeadQuery())]
 
 
 # ── once ──
@@ -61,8 +61,8 @@ async def test_an_async_handler_behind_a_plain_function_has_failed_instead_of_do
     shop.send(paid(1))
     tally = await shop.receive(inbox)
     assert tally.done["handled"] == 0
-    (parked,) = await shop.desk.store.parked(ParkedQuery())
-    assert "async def" in parked.error
+    (dead,) = await shop.desk.store.dead(DeadQuery())
+    assert "async def" in dead.error
     assert list(await shop.desk.effects()) == []
 
 
@@ -115,7 +115,7 @@ async def attempts_on_record(shop: Shop) -> list[int]:
 # ── failing ──
 
 
-async def test_over_the_limit_it_is_parked_with_its_bytes_and_goes_again_when_requeued(shop: Shop) -> None:
+async def test_over_the_limit_it_is_dead_with_its_bytes_and_goes_again_when_requeued(shop: Shop) -> None:
     inbox, well = an_inbox(), list[bool]()
 
     @inbox.on("order.paid")
@@ -127,22 +127,22 @@ async def test_over_the_limit_it_is_parked_with_its_bytes_and_goes_again_when_re
     message = paid({"amount": 12})
     shop.send(message)
     tally = await shop.receive(inbox)
-    assert (tally.done["failed"], tally.done["parked"]) == (2, 1)
+    assert (tally.done["failed"], tally.done["dead"]) == (2, 1)
     assert list(await shop.desk.effects()) == []
-    (parked,) = await shop.desk.store.parked(ParkedQuery())
-    assert (parked.code, parked.attempts, parked.message.body) == ("MAX_ATTEMPTS", 3, message.body)
-    assert "the bank is closed" in parked.error
+    (dead,) = await shop.desk.store.dead(DeadQuery())
+    assert (dead.code, dead.attempts, dead.message.body) == ("MAX_ATTEMPTS", 3, message.body)
+    assert "the bank is closed" in dead.error
     shop.send(message)
-    assert (await shop.receive(inbox)).done == {"known": 1}, "a repetition of what is parked is no new message"
+    assert (await shop.receive(inbox)).done == {"known": 1}, "a repetition of what is dead is no new message"
     well.append(True)
-    assert await shop.desk.store.requeue(ParkedQuery(ids=[message.id])) == 1
+    assert await shop.desk.store.requeue(DeadQuery(ids=[message.id])) == 1
     async with shop.receiving(inbox):
         for _ in range(100):
             if await shop.desk.effects():
                 break
             await asyncio.sleep(0.05)
     assert len(await shop.desk.effects()) == 1
-    assert list(await shop.desk.store.parked(ParkedQuery())) == []
+    assert list(await shop.desk.store.dead(DeadQuery())) == []
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,125 @@ async def test_what_an_error_means_is_in_one_table(shop: Shop, error: BaseExcept
 
     shop.send(paid(1))
     await shop.receive(inbox)
-    assert await parked_codes(shop) == [code]
+    assert await dead_codes(shop) == [code]
+
+
+@pytest.mark.parametrize("name", ["order\x00paid", "order \ud800"])
+async def test_a_name_that_cannot_be_stored_is_dead_and_ends_nothing(shop: Shop, name: str) -> None:
+    inbox = an_inbox()
+
+    @inbox.on("*")
+    def charge(message: Message, tx: Any) -> None:
+        shop.insert(tx, message.data)
+
+    hostile = Message(name, key=name, body=b"\xff", content_type="image/png", headers={"x": name})
+    shop.send(hostile, paid(1))
+    tally = await shop.receive(inbox)
+    assert tally.done == {"dead": 1, "handled": 1}
+    (dead,) = await shop.desk.store.dead(DeadQuery())
+    assert (dead.code, dead.message.body, dead.message.id) == ("NO_EVENT", b"\xff", hostile.id)
+    assert list(await shop.desk.effects()) == ["1"]
+
+
+class Mute(Exception):
+    """What it says can only be had by an error."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"), [(Mute(), "Mute"), (ValueError("half \ud800 and \x00"), r"half \ud800 and \x00")]
+)
+async def test_an_error_without_words_or_with_impossible_ones_is_a_failed_try(
+    shop: Shop, error: Exception, said: str
+) -> None:
+    inbox = an_inbox()
+
+    @inbox.on("order.paid")
+    def charge(message: Message, tx: Any) -> None:
+        raise error
+
+    shop.send(paid(1))
+    tally = await shop.receive(inbox)
+    assert tally.done == {"failed": 2, "dead": 1}
+    (dead,) = await shop.desk.store.dead(DeadQuery())
+    assert said in dead.error
+
+
+def a_cancelled_task() -> asyncio.Task[None]:
+    """Somebody else's, whose cancellation comes out where it is awaited."""
+    task = asyncio.create_task(asyncio.sleep(60))
+    task.cancel()
+    return task
+
+
+@pytest.mark.parametrize("how", ["async", "sync", "async batch", "sync batch"])
+async def test_a_handler_that_awaited_a_cancelled_task_has_failed_and_stops_no_key(shop: Shop, how: str) -> None:
+    inbox = an_inbox()
+    batch = 10 if "batch" in how else None
+
+    async def in_the_loop(given: Any, tx: Any) -> None:
+        for message in given if batch else [given]:
+            await shop.ainsert(tx, message.data)
+            if message.data == "bad":
+                await a_cancelled_task()
+
+    def in_a_thread(given: Any, tx: Any) -> None:
+        for message in given if batch else [given]:
+            shop.insert(tx, message.data)
+            if message.data == "bad":
+                raise asyncio.CancelledError
+
+    handle = in_the_loop if how.startswith("async") else in_a_thread
+    handle.__annotations__["given"] = list[Message] if batch else Message
+    inbox.on("order.paid", batch=batch)(handle)
+
+    shop.send(paid("before", key="b"), paid("bad"), paid("after"), paid("beside", key="b"))
+    async with asyncio.timeout(20):
+        tally = await shop.receive(inbox)
+    assert sorted(await shop.desk.effects()) == ["after", "before", "beside"]
+    assert (tally.done["failed"], tally.done["dead"]) == (2, 1)
+    (dead,) = await shop.desk.store.dead(DeadQuery())
+    assert (dead.code, dead.attempts) == ("MAX_ATTEMPTS", 3)
+    assert "CancelledError" in dead.error
+    assert "Escaped" not in dead.error
+
+
+async def test_what_a_user_says_of_a_cancellation_counts(shop: Shop) -> None:
+    inbox = an_inbox(faults={asyncio.CancelledError: Fault(code="STOPPED", retryable=False)})
+
+    @inbox.on("*")
+    async def fail(message: Message, tx: Any) -> None:
+        await a_cancelled_task()
+
+    shop.send(paid(1))
+    await shop.receive(inbox)
+    assert await dead_codes(shop) == ["STOPPED"]
+
+
+@pytest.mark.parametrize("batch", [None, 10])
+async def test_a_handler_that_cancels_the_task_it_runs_in_ends_the_reception_loudly(
+    shop: Shop, batch: int | None
+) -> None:
+    """That is no failed try: nobody can tell it from being told to end. But a key must not stop without a word."""
+    inbox = an_inbox()
+
+    async def end(given: Any, tx: Any) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(60)
+
+    end.__annotations__["given"] = list[Message] if batch else Message
+    inbox.on("*", batch=batch)(end)
+    message = paid(1)
+    shop.send(message)
+    async with asyncio.timeout(20):
+        with pytest.raises(PostroomError, match="was cancelled") as told:
+            await shop.reception(inbox).run()
+    assert str(message.id) in str(told.value)
+    assert list(await shop.desk.effects()) == []
 
 
 async def test_a_handler_that_swallows_a_database_error_does_not_lose_its_message(shop: Shop) -> None:
@@ -183,8 +301,8 @@ async def test_a_handler_that_swallows_a_database_error_does_not_lose_its_messag
     tally = await shop.receive(inbox)
     if shop.desk.store.name == "postgres":
         # There the transaction is lost with the error, and a COMMIT would say nothing.
-        assert await parked_codes(shop) == ["MAX_ATTEMPTS"]
-        assert "BROKEN_TRANSACTION" in (await shop.desk.store.parked(ParkedQuery()))[0].error
+        assert await dead_codes(shop) == ["MAX_ATTEMPTS"]
+        assert "BROKEN_TRANSACTION" in (await shop.desk.store.dead(DeadQuery()))[0].error
     else:
         assert tally.done == {"handled": 1}
     assert len(await shop.desk.effects()) == tally.done["handled"]
@@ -200,7 +318,7 @@ async def test_a_handler_that_rolls_back_by_itself_is_told_so(shop: Shop) -> Non
 
     shop.send(paid(1))
     await shop.receive(inbox)
-    assert await parked_codes(shop) == ["MAX_ATTEMPTS"]
+    assert await dead_codes(shop) == ["MAX_ATTEMPTS"]
     assert list(await shop.desk.effects()) == []
 
 
@@ -284,6 +402,27 @@ async def test_what_is_being_handled_is_finished_and_the_rest_goes_back_when_it_
     assert [each.message.data for each in await consumer.receive(5, wait=timedelta(0))] == [2]
 
 
+# ── forgetting ──
+
+
+async def test_an_inbox_with_a_short_memory_does_not_erase_that_of_another(shop: Shop) -> None:
+    moment = timedelta(microseconds=1)
+    short = an_inbox("mailing", retention=moment, replay_window=moment)
+    long, handled = an_inbox("billing"), list[str]()
+    short.on("*")(lambda message, tx: handled.append("mailing"))
+    long.on("*")(lambda message, tx: handled.append("billing"))
+    message = paid(1)
+    shop.send(message)
+    await shop.receive(long)
+    await shop.receive(short)
+    while "mailing" in await shop.desk.store.counts():
+        await shop.receive(short)  # it forgets at its start
+    assert await shop.desk.store.counts() == {"billing": {"handled": 1}}
+    shop.send(message)
+    await shop.receive(long)
+    assert handled == ["billing", "mailing"]
+
+
 # ── many at once ──
 
 
@@ -304,7 +443,7 @@ async def test_a_batch_is_one_transaction_and_known_ones_are_left_out(shop: Shop
     assert (tally.done["handled"], tally.done["known"]) == (300, 50)
 
 
-async def test_a_batch_that_fails_is_handled_one_by_one_and_only_the_bad_one_is_parked(shop: Shop) -> None:
+async def test_a_batch_that_fails_is_handled_one_by_one_and_only_the_bad_one_is_dead(shop: Shop) -> None:
     inbox = an_inbox()
 
     @inbox.on("*", batch=100)
@@ -321,7 +460,7 @@ async def test_a_batch_that_fails_is_handled_one_by_one_and_only_the_bad_one_is_
     for key in range(5):
         own = [number for number in effects if number % 5 == key]
         assert own == sorted(own), "the order of a key is kept"
-    assert await parked_codes(shop) == ["UNACCEPTABLE"]
+    assert await dead_codes(shop) == ["UNACCEPTABLE"]
 
 
 async def in_order_with_one_more(shop: Shop, first: list[Message], late: Message) -> list[str]:
@@ -413,13 +552,58 @@ async def test_a_handler_gets_what_it_is_annotated_with(shop: Shop, kind: type[A
     shop.send(paid({"number": 7}), paid({"number": "many"}), paid([]))
     await shop.receive(inbox)
     assert list(await shop.desk.effects()) == ["7"]
-    assert await parked_codes(shop) == ["CORRUPT_PAYLOAD"] * 2
+    assert await dead_codes(shop) == ["CORRUPT_PAYLOAD"] * 2
+
+
+async def test_a_typed_handler_sees_the_message_as_its_third_argument(shop: Shop) -> None:
+    inbox = an_inbox()
+
+    @inbox.on("order.paid")
+    def charge(order: Order, tx: Any, message: Message) -> None:
+        shop.insert(tx, f"{order.number} {message.key} {message.id}")
+
+    @inbox.on("order.sent", batch=10)
+    async def note(orders: list[Order], tx: Any, messages: list[Message]) -> None:
+        for order, message in zip(orders, messages, strict=True):
+            await shop.ainsert(tx, f"{order.number} {message.key} {message.id}")
+
+    first, second = paid({"number": 7}, key="a"), Message("order.sent", key="b", data={"number": 8})
+    shop.send(first, second)
+    await shop.receive(inbox)
+    assert sorted(await shop.desk.effects()) == [f"7 a {first.id}", f"8 b {second.id}"]
+
+
+async def test_a_handler_that_needs_a_key_is_not_called_without_one(shop: Shop) -> None:
+    inbox = an_inbox()
+
+    @inbox.on("order.paid")
+    def charge(message: KeyedMessage, tx: Any) -> None:
+        shop.insert(tx, message.key.upper())
+
+    @inbox.on("order.sent")
+    async def note(order: Order, tx: Any, message: KeyedMessage) -> None:
+        await shop.ainsert(tx, message.key.upper())
+
+    sent = [Message("order.sent", key=key, data={"number": 8}) for key in ("b", None)]
+    shop.send(paid(1, key="a"), paid(2, key=None), *sent)
+    await shop.receive(inbox)
+    assert sorted(await shop.desk.effects()) == ["A", "B"]
+    assert await dead_codes(shop) == ["CORRUPT_PAYLOAD"] * 2
 
 
 def test_a_handler_that_cannot_be_served_is_refused_when_it_is_registered() -> None:
     inbox = an_inbox()
     with pytest.raises(ConfigError, match="two, \\(message, tx\\)"):
         inbox.on("*")(lambda message: None)
+    with pytest.raises(ConfigError, match="three, \\(data, tx, message\\)"):
+        inbox.on("*")(lambda message, tx, name="mine": None)
+    with pytest.raises(ConfigError, match="three, \\(data, tx, message\\)"):
+        inbox.on("*")(lambda message, tx, *rest: None)
+
+    def third(message: Message, tx: Any, order: Order) -> None: ...
+
+    with pytest.raises(ConfigError, match="third argument"):
+        inbox.on("*")(third)
 
     def strange(message: int, tx: Any) -> None: ...
 
@@ -441,13 +625,13 @@ def test_a_handler_that_cannot_be_served_is_refused_when_it_is_registered() -> N
 # ── what nobody takes ──
 
 
-@pytest.mark.parametrize(("unhandled", "codes"), [("skip", []), ("park", ["NO_HANDLER"])])
+@pytest.mark.parametrize(("unhandled", "codes"), [("skip", []), ("bury", ["NO_HANDLER"])])
 async def test_a_message_that_nobody_takes(shop: Shop, unhandled: Any, codes: list[str]) -> None:
     inbox = an_inbox(unhandled=unhandled)
     shop.send(paid(1))
     tally = await shop.receive(inbox)
-    assert await parked_codes(shop) == codes
-    assert tally.done == ({"parked": 1} if codes else {"skipped": 1})
+    assert await dead_codes(shop) == codes
+    assert tally.done == ({"dead": 1} if codes else {"skipped": 1})
 
 
 # ── what follows from it ──
@@ -491,6 +675,51 @@ async def test_a_business_key_tells_what_was_done_before(shop: Shop) -> None:
     assert list(await shop.desk.effects()) == ["a"]
     assert tally.done["handled"] + tally.done["known"] == 3
     assert await shop.desk.store.counts() == {}
+
+
+async def test_one_known_business_key_in_a_batch_does_not_drop_the_others(shop: Shop) -> None:
+    async with shop.desk.store.transaction() as tx:
+        done: Any = tx.handle.execute("CREATE UNIQUE INDEX effects_name ON effects (name)")
+        if asyncio.iscoroutine(done):
+            await done
+    inbox = an_inbox(guard=BusinessKey("effects_name" if shop.desk.store.name == "postgres" else "effects.name"))
+
+    @inbox.on("*", batch=10)
+    def handle(messages: list[Message], tx: Any) -> None:
+        for message in messages:
+            shop.insert(tx, message.key)
+
+    shop.send(*(paid(number, key=key) for number, key in enumerate("abac")))
+    tally = await shop.receive(inbox)
+    assert sorted(await shop.desk.effects()) == ["a", "b", "c"]
+    assert (tally.done["handled"], tally.done["known"]) == (3, 1)
+
+
+@pytest.mark.parametrize("error", ["NOT NULL", "another table"])
+async def test_an_error_that_only_mentions_the_business_key_does_not_lose_the_message(shop: Shop, error: str) -> None:
+    name = "effects_name" if shop.desk.store.name == "postgres" else "effects.name"
+    inbox = an_inbox(guard=BusinessKey(name))
+    async with shop.desk.store.transaction() as tx:
+        for statement in (
+            "CREATE UNIQUE INDEX effects_name ON effects (name)",
+            "CREATE TABLE more_effects (name text)",
+            "CREATE UNIQUE INDEX more_effects_name ON more_effects (name)",
+            "INSERT INTO more_effects VALUES ('a')",
+        ):
+            done: Any = tx.handle.execute(statement)
+            if asyncio.iscoroutine(done):
+                await done
+
+    @inbox.on("*")
+    def handle(message: Message, tx: Any) -> None:
+        if error == "NOT NULL":
+            tx.execute("INSERT INTO effects (name) VALUES (NULL)")
+        tx.execute("INSERT INTO more_effects VALUES ('a')")
+
+    shop.send(paid(1))
+    tally = await shop.receive(inbox)
+    assert (tally.done["known"], tally.done["dead"]) == (0, 1)
+    assert await dead_codes(shop) == ["MAX_ATTEMPTS"]
 
 
 async def test_an_error_that_is_nobodys_ends_the_reception_loudly(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

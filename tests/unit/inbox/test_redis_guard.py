@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
@@ -13,6 +14,8 @@ from tests.unit.inbox.shops import Shop, an_inbox, paid
 from postroom.errors import ConfigError, StoreUnavailable
 from postroom.inbox import RedisGuard, Unacceptable
 from postroom.message import Message
+from postroom.testing.contracts.inbox import an_event
+from postroom.transport import Identity
 
 pytestmark = pytest.mark.anyio
 LONG = timedelta(days=8)
@@ -41,31 +44,31 @@ async def test_a_message_is_handled_once_and_a_failure_gives_its_key_back(
     shop.send(*messages, messages[0])
     tally = await shop.receive(inbox)
     assert list(await shop.desk.effects()) == ["1", "2"]
-    assert (tally.done["handled"], tally.done["known"], tally.done["parked"]) == (2, 1, 1)
+    assert (tally.done["handled"], tally.done["known"], tally.done["dead"]) == (2, 1, 1)
     assert "handled twice" in caplog.text, "its limits are told when it starts"
 
 
 async def test_while_one_handles_a_message_another_waits_and_then_knows_it(redis_url: str) -> None:
-    one, two, id_ = a_guard(redis_url), a_guard(redis_url), uuid4()
+    one, two, event = a_guard(redis_url), a_guard(redis_url), an_event()
     await asyncio.gather(one.open("billing"), two.open("billing"))
-    assert (await one.enter("billing", [id_])).new == {id_}
-    assert (await two.enter("billing", [id_])).busy == {id_}
-    await two.leave("billing", [id_], done=False)
-    assert (await two.enter("billing", [id_])).busy == {id_}, "what is another's is not given back"
-    await one.leave("billing", [id_], done=True)
-    entry = await two.enter("billing", [id_])
+    assert (await one.enter("billing", [event])).new == {event}
+    assert (await two.enter("billing", [event])).busy == {event}
+    await two.leave("billing", [event], done=False)
+    assert (await two.enter("billing", [event])).busy == {event}, "what is another's is not given back"
+    await one.leave("billing", [event], done=True)
+    entry = await two.enter("billing", [event])
     assert (entry.new, entry.busy) == (frozenset(), frozenset())
-    assert (await two.enter("mailing", [id_])).new == {id_}
+    assert (await two.enter("mailing", [event])).new == {event}
     await asyncio.gather(one.close(), two.close())
 
 
 async def test_one_that_died_is_followed_when_its_hold_is_over(redis_url: str) -> None:
-    dead, heir, id_ = a_guard(redis_url, hold=timedelta(seconds=0.3)), a_guard(redis_url), uuid4()
+    dead, heir, event = a_guard(redis_url, hold=timedelta(seconds=0.3)), a_guard(redis_url), an_event()
     await asyncio.gather(dead.open("billing"), heir.open("billing"))
-    await dead.enter("billing", [id_])
-    assert (await heir.enter("billing", [id_])).busy == {id_}
+    await dead.enter("billing", [event])
+    assert (await heir.enter("billing", [event])).busy == {event}
     await asyncio.sleep(0.5)
-    assert (await heir.enter("billing", [id_])).new == {id_}
+    assert (await heir.enter("billing", [event])).new == {event}
     await asyncio.gather(dead.close(), heir.close())
 
 
@@ -73,7 +76,73 @@ async def test_a_redis_that_is_away_costs_no_attempt() -> None:
     guard = RedisGuard("redis://127.0.0.1:1/0", ttl=LONG)
     await guard.open("billing")
     with pytest.raises(StoreUnavailable, match="check that it runs"):
-        await guard.enter("billing", [uuid4()])
+        await guard.enter("billing", [an_event()])
+    await guard.close()
+
+
+class Flaky(RedisGuard):
+    """Its Redis is away for some answers: those to what is said after the handler."""
+
+    away = misses = 0
+
+    async def leave(self, consumer: str, events: Collection[Identity], *, done: bool) -> None:
+        self.away, self.misses = self.misses, 0
+        await super().leave(consumer, events, done=done)
+
+    async def _answers(self, pipeline: Any) -> list[Any]:
+        if self.away:
+            self.away -= 1
+            raise StoreUnavailable("it is away")
+        return await super()._answers(pipeline)
+
+
+@pytest.mark.parametrize("batch", [None, 10])
+async def test_a_redis_that_is_away_after_the_commit_repeats_the_marking_and_not_the_effect(
+    shop: Shop, redis_url: str, batch: int | None
+) -> None:
+    """It is away for longer than the hold, and has lost it when it is back."""
+    guard = Flaky(f"{redis_url}/0", ttl=LONG, hold=timedelta(milliseconds=50))
+    guard.misses = 3
+    inbox = an_inbox(f"billing-{uuid4()}", guard=guard)
+
+    async def handle(given: Any, tx: Any) -> None:
+        for message in given if batch else [given]:
+            await shop.ainsert(tx, message.data)
+
+    if batch:
+        handle.__annotations__["given"] = list[Message]
+    inbox.on("*", batch=batch)(handle)
+    message = paid(1)
+    shop.send(message)
+    await shop.receive(inbox)
+    shop.send(message)
+    await shop.receive(inbox)
+    assert list(await shop.desk.effects()) == ["1"]
+
+
+async def test_what_could_not_be_marked_is_marked_at_the_end(redis_url: str) -> None:
+    guard, other, event = Flaky(f"{redis_url}/0", ttl=LONG), a_guard(redis_url), an_event()
+    guard.misses = 1
+    await asyncio.gather(guard.open("billing"), other.open("billing"))
+    await guard.enter("billing", [event])
+    with pytest.raises(StoreUnavailable):
+        await guard.leave("billing", [event], done=True)
+    assert (await other.enter("billing", [event])).busy == {event}
+    await guard.close()
+    entry = await other.enter("billing", [event])
+    assert (entry.new, entry.busy) == (frozenset(), frozenset()), "it is known"
+    await other.close()
+
+
+async def test_a_hold_that_could_not_be_given_back_is_still_ours(redis_url: str) -> None:
+    guard, event = Flaky(f"{redis_url}/0", ttl=LONG), an_event()
+    guard.misses = 1
+    await guard.open("billing")
+    await guard.enter("billing", [event])
+    with pytest.raises(StoreUnavailable):
+        await guard.leave("billing", [event], done=False)
+    assert (await guard.enter("billing", [event])).new == {event}
+    assert (await guard.enter("billing", [event])).busy == {event}, "now it is in hand"
     await guard.close()
 
 

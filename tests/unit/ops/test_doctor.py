@@ -48,10 +48,10 @@ def test_a_relay_that_lives_but_does_not_send_is_told() -> None:
     assert found.startswith("The oldest message that is due waits since 6m, though relays live")
 
 
-def test_parked_messages_are_told_by_inbox() -> None:
+def test_dead_messages_are_told_by_inbox() -> None:
     found = judge_inbox({"mailing": {"dead": 2}, "billing": {"dead": 1, "handled": 5}, "shipping": {"handled": 1}})
     assert [each.partition(":")[0] for each in found] == [
-        "1 message of the inbox billing is parked",
-        "2 messages of the inbox mailing are parked",
+        "1 message of the inbox billing is dead",
+        "2 messages of the inbox mailing are dead",
     ]
     assert "`postroom inbox list --consumer billing`" in found[0]

@@ -12,7 +12,7 @@ import pytest
 
 from postroom.message import Message
 from postroom.ops.explain import explain, sentences
-from postroom.store import Buried, Expired, Lane, Query, Record, RelayInfo, Retry, Store
+from postroom.store import Buried, Expired, Lane, Query, Record, RelayInfo, Retry, Status, Store
 from postroom.stores.memory import MemoryStore
 from postroom.stores.postgres import PostgresStore
 from postroom.stores.sqlite import SQLiteStore
@@ -350,6 +350,32 @@ async def test_a_message_in_flight_at_a_relay_that_fell_silent_says_when_another
             "(50s ago): if it is dead, another takes over when its lease ends at 2030-01-01 12:01:00Z (in 10s)."
         )
     ]
+
+
+async def test_a_message_in_the_lane_of_a_silent_relay_waits_for_its_lease_and_is_told_so(store: Store) -> None:
+    (id,) = await put(store, "a")
+    await a_relay(store)
+    await store.join(RelayInfo(owner="relay-a", name="relay-a"), now=NOON)
+    assert (await told(store, id, now=NOON + 10 * SECOND))[1] == TURN
+    assert await told(store, id, now=NOON + 50 * SECOND) == [
+        "It is pending.",
+        "Only its relay holds it back: it is next in line of its key.",
+        (
+            "Its lane, N, is owned by relay relay-a, last heard of 2030-01-01 12:00:00Z (50s ago): if it is dead, another "
+            "takes over when its lease ends at 2030-01-01 12:01:00Z (in 10s)."
+        ),
+    ]
+
+
+@pytest.mark.parametrize("status", ["pending", "sending"])
+def test_a_relay_whose_process_is_gone_is_said_to_be_gone(status: Status) -> None:
+    lane = Lane(0, 1, "relay-a", NOON + MINUTE)
+    relays = [RelayInfo(owner="relay-a", name="relay-a", seen_at=NOON)]
+    record = _record(status=status, owner="relay-a", locked_at=NOON)
+    assert sentences(record, [], [lane], relays, NOON + SECOND, gone=["relay-a"])[-1].endswith(
+        ", whose process is gone: a relay on its machine takes over at once, any other when the lease ends at "
+        "2030-01-01 12:01:00Z (in 59s)."
+    )
 
 
 async def test_a_message_in_flight_names_its_relay_and_since_when(store: Store) -> None:

@@ -64,10 +64,10 @@ def test_an_older_batch_does_not_free_a_lane_taken_anew() -> None:
 
 def test_a_lane_past_its_deadline_is_given_up_for_good() -> None:
     holdings = held(1, 2, deadline=60)
-    holdings.renewed({1}, deadline=120, asked=[1, 2])
+    holdings.renewed({1}, deadline=120, asked=[1, 2], now=0)
     assert holdings.epochs == {1: 1}
     assert holdings.expire(now=120) == [1]
-    holdings.renewed({1}, deadline=180, asked=[1])
+    holdings.renewed({1}, deadline=180, asked=[1], now=0)
     assert holdings.epochs == {}, "a late answer brings nothing back"
 
 
@@ -153,3 +153,10 @@ def test_a_lane_cut_short_by_the_claims_limit_counts_as_full() -> None:
     holdings = held(1, 2)
     found(holdings, {1: 1, 2: 1}, {1: 3, 2: 17}, limit=20, emptied=2)
     assert holdings.is_full
+
+
+def test_a_renewal_answered_past_the_deadline_prolongs_nothing() -> None:
+    holdings = held(1, 2, deadline=60)
+    holdings.renewed({2}, deadline=120, asked=[2], now=59)
+    assert holdings.renewed({1, 2}, deadline=130, asked=[1, 2], now=61) == [1]
+    assert holdings.epochs == {2: 1}

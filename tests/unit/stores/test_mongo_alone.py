@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -242,3 +243,24 @@ async def test_a_claim_that_came_too_late_and_stayed_is_in_nobodys_way(
         await slow.claim()
     (found,) = await taken[0].claim(now=LATER)
     assert [(each.seq, each.attempts) for each in found.messages] == [(seq, 0)], "and it cost no attempt"
+
+
+async def test_a_second_claim_does_not_slip_in_between_the_number_of_a_lane_and_its_claim(
+    store: MongoStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = await put(store, "a", "b", "c")
+    relay, locked, go_on = await a_relay(store), asyncio.Event(), asyncio.Event()
+    lock = Alone.lock
+
+    async def lock_and_wait(self: Alone, *args: Any) -> None:
+        await lock(self, *args)
+        locked.set()
+        await go_on.wait()
+
+    monkeypatch.setattr(Alone, "lock", lock_and_wait)
+    first = asyncio.create_task(relay.seqs())
+    await locked.wait()
+    second = asyncio.create_task(relay.seqs())
+    await asyncio.wait([second], timeout=0.3)
+    go_on.set()
+    assert sorted(await first + await second) == written

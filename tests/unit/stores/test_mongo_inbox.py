@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 from pymongo import MongoClient
@@ -22,10 +22,11 @@ from postroom.stores import drop_tables, open_inbox_store, open_store
 from postroom.stores.mongo import remembering
 from postroom.tables import TableNames
 from postroom.testing.contracts._case import a_message
-from postroom.transport import Delivery
+from postroom.testing.contracts.inbox import an_event
+from postroom.transport import Delivery, Identity
 
 pytestmark = pytest.mark.anyio
-LOW = UUID(int=1)
+LOW = Identity("shop", UUID(int=1))
 
 
 @pytest.fixture
@@ -87,7 +88,7 @@ async def test_a_conflict_of_the_handlers_own_comes_out_as_the_driver_said_it(de
         await effects(first.handle).insert_one({"_id": 1, "name": "first"}, session=first.handle)
         with pytest.raises(OperationFailure) as caught:
             async with desk.store.transaction() as second:
-                await second.remember("billing", [uuid4()])
+                await second.remember("billing", [an_event()])
                 await effects(second.handle).insert_one({"_id": 1, "name": "second"}, session=second.handle)
         assert caught.value.has_error_label("TransientTransactionError")
     assert list(await desk.effects()) == ["first"]
@@ -122,12 +123,12 @@ async def test_nobody_waits_for_ever(desk: MongoDesk, monkeypatch: pytest.Monkey
                     await tx.remember("billing", [LOW])
 
 
-async def test_of_many_that_park_and_count_at_once_none_is_refused(desk: MongoDesk) -> None:
+async def test_of_many_that_bury_and_count_at_once_none_is_refused(desk: MongoDesk) -> None:
     delivery = Delivery(a_message(), "shop", "orders")
     await asyncio.gather(*(desk.store.bury("billing", delivery, "OOPS", "no luck") for _ in range(8)))
     assert await desk.store.counts() == {"billing": {"dead": 1}}
-    id_ = uuid4()
-    attempts = await asyncio.gather(*(desk.store.failed("mailing", id_, "OOPS", "no luck") for _ in range(8)))
+    event = an_event()
+    attempts = await asyncio.gather(*(desk.store.failed("mailing", event, "OOPS", "no luck") for _ in range(8)))
     assert sorted(attempts) == list(range(1, 9))
 
 
@@ -220,7 +221,7 @@ async def test_collections_of_an_earlier_postroom_are_refused_until_they_are_mig
         await inbox.close()
         assert await store.migrate() == type(migrated)(before=2, after=2, applied=[])
     assert here["outbox"].count_documents({}) == 1
-    assert set(here["inbox"].index_information()) == {"_id_", "at_1"}
+    assert set(here["inbox"].index_information()) == {"_id_", "_id.consumer_1_at_1"}
 
 
 @pytest.mark.parametrize("name", ["inbox", "inbox_dead"])

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import asyncmy
 import pymysql
@@ -22,9 +22,11 @@ from postroom.errors import MissingDependency, SchemaMismatch, StoreError, Store
 from postroom.inbox_store import Transaction
 from postroom.stores import open_inbox_store
 from postroom.stores.mysql import blocking, handling
+from postroom.testing.contracts.inbox import an_event
+from postroom.transport import Identity
 
 pytestmark = pytest.mark.anyio
-LOW, HIGH = UUID(int=1), UUID(int=2)
+LOW, HIGH = (Identity("shop", UUID(int=number)) for number in (1, 2))
 
 
 @pytest.fixture
@@ -59,6 +61,14 @@ def ask_blocking(handle: Any, sql: str) -> Any:
     with handle.cursor() as cursor:
         cursor.execute(sql)
         return cursor.fetchall()
+
+
+def handled(event: Identity) -> str:
+    """What somebody else writes who handles it."""
+    return (
+        "INSERT INTO inbox (consumer, source, message_id, outcome, attempts, at)"
+        f" VALUES ('billing', '{event.source}', '{event.id}', 'handled', 1, now())"
+    )
 
 
 # ── whole, or not ──
@@ -178,13 +188,12 @@ async def test_remembering_that_loses_begins_anew_where_nothing_else_was_done(de
     with another(desk) as other:
         ask_blocking(other, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
         other.begin()
-        row = "INSERT INTO inbox (consumer, message_id, outcome, attempts, at) VALUES ('billing', '{}', 'handled', 1, now())"
         ask_blocking(other, "INSERT INTO effects (name) SELECT seq FROM seq_1_to_500")
-        ask_blocking(other, row.format(HIGH))
+        ask_blocking(other, handled(HIGH))
         async with desk.store.transaction() as tx:
             remembering = asyncio.create_task(tx.remember("billing", [LOW, HIGH]))
             await asyncio.sleep(0.2)
-            taken = asyncio.create_task(asyncio.to_thread(ask_blocking, other, row.format(LOW)))
+            taken = asyncio.create_task(asyncio.to_thread(ask_blocking, other, handled(LOW)))
             await taken
             other.commit()
             assert await remembering == set()
@@ -193,10 +202,7 @@ async def test_remembering_that_loses_begins_anew_where_nothing_else_was_done(de
 async def test_remembering_that_loses_after_other_work_is_the_database_away(desk: MariaDBDesk) -> None:
     with another(desk) as other:
         other.begin()
-        ask_blocking(
-            other,
-            f"INSERT INTO inbox (consumer, message_id, outcome, attempts, at) VALUES ('billing', '{LOW}', 'handled', 1, now())",
-        )
+        ask_blocking(other, handled(LOW))
         with pytest.raises(StoreUnavailable):
             async with desk.store.transaction() as tx:
                 await desk.write(tx.handle, "before")
@@ -221,10 +227,7 @@ async def test_whoever_waited_for_as_long_as_the_server_lets_it_is_not_made_to_w
     begin = time.monotonic()
     with another(desk) as other:
         other.begin()
-        ask_blocking(
-            other,
-            f"INSERT INTO inbox (consumer, message_id, outcome, attempts, at) VALUES ('billing', '{LOW}', 'handled', 1, now())",
-        )
+        ask_blocking(other, handled(LOW))
         with pytest.raises(StoreUnavailable, match="Lock wait timeout"):
             if how == "blocking":
                 await asyncio.to_thread(second)
@@ -262,7 +265,7 @@ async def test_missing_tables_are_said_with_the_command_to_type(mariadb_database
             await inbox.check()
         with pytest.raises(SchemaMismatch, match="postroom init --store"):
             async with inbox.transaction() as tx:
-                await tx.remember("billing", [uuid4()])
+                await tx.remember("billing", [an_event()])
 
 
 async def test_a_server_that_is_away_is_said(mariadb_database: str) -> None:

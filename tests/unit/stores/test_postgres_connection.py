@@ -17,10 +17,13 @@ from tests.unit.stores.homes import PostgresHome, columns
 
 from postroom.config import TableNames
 from postroom.errors import StoreError, StoreUnavailable
+from postroom.inbox_store import DeadQuery
 from postroom.store import Claim, Published, Query, Retry, Settlement
 from postroom.stores.postgres import PostgresStore
 from postroom.stores.postgres.connections import AT_ONCE, Connection, Connections
+from postroom.stores.postgres.inbox import PostgresInbox
 from postroom.testing.contracts._case import NOON, SECOND, a_message, a_relay, put, seqs
+from postroom.transport import Delivery
 
 pytestmark = pytest.mark.anyio
 
@@ -347,3 +350,38 @@ async def test_a_claim_is_durable_even_where_the_role_is_not(postgres_home: Post
             return await (await connection.execute("SHOW synchronous_commit")).fetchone()
 
         assert await store._connections.run(show) == ("off",)
+
+
+# ── encodings ──
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII", "WIN1251"])
+async def test_a_roles_encoding_is_not_ours(postgres_home: PostgresHome, encoding: str) -> None:
+    name = urlsplit(postgres_home.url).path[1:]
+    postgres_home.sql(f'ALTER DATABASE "{name}" SET client_encoding = {encoding}')
+    async with PostgresStore(postgres_home.url) as store:
+        await store.migrate()
+        await store.put([a_message(key="☃ ключ", data="𝄞 é")])
+        relay = await a_relay(store)
+        claims = await relay.claim()
+        (claimed,) = claims[0].messages
+        assert (claimed.message.key, claimed.message.data) == ("☃ ключ", "𝄞 é")
+        assert await relay.settle(claims, Retry(SECOND, "OOPS", "☃ ключ")) == "settled"
+        (record,) = await store.find(Query())
+        assert record.last_error == "☃ ключ"
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+async def test_a_roles_encoding_is_not_the_inboxs(postgres_home: PostgresHome, encoding: str) -> None:
+    async with PostgresStore(postgres_home.url) as store:
+        await store.migrate()
+    name = urlsplit(postgres_home.url).path[1:]
+    postgres_home.sql(f'ALTER DATABASE "{name}" SET client_encoding = {encoding}')
+    async with PostgresInbox(postgres_home.url) as inbox:
+        await inbox.bury("billing", Delivery(a_message(key="☃ ключ"), "shop", "orders"), "OOPS", "☃")
+        (dead,) = await inbox.dead(DeadQuery(key="☃ ключ"))
+        assert dead.error == "☃"
+        async with inbox.transaction() as tx:
+            assert tx.handle.info.encoding == "utf-8"
+        with inbox.blocking() as blocking:
+            assert blocking.handle.info.encoding == "utf-8"

@@ -102,7 +102,7 @@ async def test_a_settle_that_waited_for_a_take_changes_nothing(store: PostgresSt
     claims = await zombie.claim()
     later = NOON + 2 * LEASE
     async with store._connections.transaction() as slow:
-        await store._lanes.take(slow, "relay-b", 1000, LEASE, lost, later)
+        await store._lanes.take(slow, "relay-b", 1000, LEASE, lost, (), later)
         settle = Waiting(postgres_database, zombie.settle(claims, now=later))
         await settle.until_it_waits()
     assert await settle.result() == "lost"
@@ -238,7 +238,7 @@ async def test_a_relay_that_freezes_inside_a_transaction_does_not_keep_its_lanes
             elif step == "settle":
                 await store._flow.settle(connection, [Settlement(claim, {seq: Published()}) for claim in claims], NOON)
             else:
-                await store._lanes.take(connection, "relay-c", 1000, LEASE, lost, later)
+                await store._lanes.take(connection, "relay-c", 1000, LEASE, lost, (), later)
             taken: list[int] = []
             async with asyncio.timeout(60):
                 while len(taken) < len(frozen.lanes):

@@ -460,3 +460,4 @@ async def test_the_wal_reset_defect_is_told_once_and_only_where_it_is(
     schema.warn_of_wal_reset_defect.cache_clear()
     told = [record.getMessage() for record in caplog.records if "WAL-reset" in record.getMessage()]
     assert len(told) == (1 if defect else 0)
+    assert all("upgrade the system's libsqlite3" in each and "relay inside it" in each for each in told)

@@ -10,6 +10,7 @@ from functools import cache
 from itertools import cycle
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -20,7 +21,7 @@ import postroom.stores.mysql
 import postroom.stores.postgres
 import postroom.stores.sqlite
 from postroom.clock import utcnow
-from postroom.inbox_store import ParkedQuery
+from postroom.inbox_store import DeadQuery, KnownQuery
 from postroom.store import Buried, Expired, Published, Query, RelayInfo, Retry, Settlement, Store, Verdict
 from postroom.stores import open_inbox_store
 from postroom.stores._sql import INBOX_PARTS, PARTS, Style, read, rename, render, statements
@@ -159,15 +160,16 @@ async def an_inboxs_life(home: Home) -> None:
         await store.migrate()
     delivery = Delivery(a_message(), "shop", "orders")
     async with open_inbox_store(home.url) as inbox:
-        assert await inbox.failed("billing", delivery.message.id, "OOPS", "no luck") == 1
+        assert await inbox.failed("billing", delivery.identity, "OOPS", "no luck") == 1
         await inbox.bury("billing", delivery, "OOPS", "no luck")
-        assert await inbox.requeue(ParkedQuery()) == 1
+        assert [known.outcome for known in await inbox.known(KnownQuery())] == ["dead"]
+        assert await inbox.requeue(DeadQuery()) == 1
         async with inbox.transaction() as tx:
-            assert await tx.remember("billing", [delivery.message.id])
-            await tx.unpark("billing", [delivery.message.id])
-        assert list(await inbox.parked(ParkedQuery())) == []
+            assert await tx.remember("billing", [delivery.identity])
+            await tx.unbury("billing", [delivery.identity])
+        assert list(await inbox.dead(DeadQuery())) == []
         assert await inbox.counts() == {"billing": {"handled": 1}}
-        assert await inbox.purge(utcnow() + MINUTE) == 1
+        assert await inbox.purge("billing", utcnow() + MINUTE) == 1
 
 
 async def a_whole_life(home: Home) -> None:
@@ -191,13 +193,13 @@ async def a_whole_life(home: Home) -> None:
         await store.settle(settlements, now=NOON)
         await put(store, *"abcdefghij")
         await relay.claim(now=NOON + 10 * SECOND)
-        await store.reconcile("relay-a", relay.lanes, held=[])
-        await relay.claim(now=NOON + 2 * MINUTE)
+        await store.claim("relay-a", relay.lanes, limit=100, doubtful=relay.lanes, now=NOON + 2 * MINUTE)
         await store.renew("relay-a", relay.lanes, lease=LEASE, now=NOON)
         await store.release("relay-a", relay.lanes)
         await store.take("relay-b", limit=64, lease=LEASE, lost=lost, now=NOON + timedelta(days=1))
         await store.counts()
         await store.find(Query())
+        await store.ids_between(UUID(int=0), UUID(int=1), limit=1)
         await store.requeue(Query())
         await store.discard(Query())
         await store.leave("relay-a")
@@ -212,7 +214,7 @@ async def beside_a_waiting_key(store: Store) -> None:
     await relay.settle_each(await relay.claim(), {head: Retry(60 * MINUTE, "AGAIN")})
     await put(store, "waits", beside)
     assert len(await relay.seqs()) == 1
-    await relay.store.reconcile(relay.owner, relay.lanes, held=[])
+    await relay.store.claim(relay.owner, relay.lanes, limit=0, doubtful=relay.lanes)
     await store.discard(Query(key=beside))
     assert await relay.seqs() == []
 
@@ -229,7 +231,7 @@ OTHER_PARAMETERS: dict[str, tuple[set[str], set[str]]] = {
     "let_go": ({"lane"}, {"lanes"}),
     "renew": ({"lease_until"}, {"epochs", "lease", "now"}),
     "release": ({"lane", "epoch"}, {"lanes", "epochs"}),
-    "reconcile": ({"lane", "epoch"}, {"lanes", "epochs"}),
+    "drop_orphans": ({"lane", "owner", "epoch"}, {"lanes"}),
     "fence": ({"id"}, {"ids", "whole", "now"}),
     "expire": ({"seq"}, {"seqs"}),
     "bury": ({"seq", "code", "error", "park"}, {"verdicts"}),
@@ -244,6 +246,8 @@ OTHER_PARAMETERS: dict[str, tuple[set[str], set[str]]] = {
     ),
 }
 OTHER_GUARDS: dict[str, tuple[set[str], set[str]]] = {
+    # PostgreSQL has locked its own lanes before.
+    "drop_orphans": ({"owner", "epoch"}, set()),
     # On SQLite these two stand in free_lane and due_holds.
     "claim": (set(), {"nothing in flight", "the wait is over"}),
     # On PostgreSQL it publishes what was sent whole.

@@ -91,12 +91,12 @@ async def test_a_caller_cancelled_at_any_hop_of_its_transaction_leaves_the_store
 
         return work
 
-    names = {"begin": "_begin", "write": "_open", "commit": "_end"}
+    names = {"begin": "_begin", "write": "_begun", "commit": "_end"}
 
     async def write() -> None:
         async with store.transaction() as handle:
             if step == "write":
-                monkeypatch.setattr(store._writer, "_open", slowly(store._writer._open))
+                monkeypatch.setattr(store._writer, "_begun", slowly(store._writer._begun))
             await handle.write([a_message(key="a")], TableNames())
 
     if step != "write":

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import sys
 from collections.abc import AsyncIterator
 
 import psycopg
@@ -75,6 +78,57 @@ def test_a_waker_never_fails_though_the_database_is_away() -> None:
         for _ in range(3):
             waker.wake()
     waker.wake()  # after its end, too
+
+
+FORKED = """
+import os, sys, threading
+from postroom import open_waker
+
+waker = open_waker(sys.argv[1])
+waker.wake()
+sys.stdin.readline()  # it has a thread and a connection by now
+held, forked = threading.Event(), threading.Event()
+
+def hold():
+    with waker._news:  # as its own thread does now and then: in the child, nobody would ever let go
+        held.set()
+        forked.wait()
+
+threading.Thread(target=hold).start()
+held.wait()
+if (child := os.fork()) == 0:
+    waker.wake()
+    waker.close()  # sends what was asked for
+    os._exit(0)
+forked.set()
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+sys.stdin.readline()
+waker.wake()
+waker.close()
+"""
+"""As a prefork server does: the parent opens the waker, and a worker uses it."""
+
+
+async def test_after_a_fork_the_child_wakes_as_well_as_the_parent(store: PostgresStore, postgres_database: str) -> None:
+    async with watched(store) as woken:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKED, postgres_database),
+            stdin=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert process.stdin
+        try:
+            await woken()
+            for _ in ("child", "parent"):
+                process.stdin.write(b"\n")
+                await woken()
+            _, said = await process.communicate()
+        finally:
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)  # the child, too
+                await process.wait()
+    assert (process.returncode, said) == (0, b"")
 
 
 async def test_a_watch_on_a_database_that_is_away_says_so() -> None:

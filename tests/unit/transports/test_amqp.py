@@ -13,7 +13,7 @@ from tests.servers.rabbit import LARGEST, PASSWORD, USER, Rabbit
 from tests.servers.rabbit_queues import bind, everything_in, fresh_name, make_exchange, make_queue, remove
 
 from postroom.clock import monotonic
-from postroom.errors import ConfigError, TransportUnavailable
+from postroom.errors import ConfigError, TransportRefused, TransportUnavailable
 from postroom.message import Message
 from postroom.transport import KEY_STOPPED, Envelope, Failed, Outcome, Rejected, Sent, Unavailable
 from postroom.transports.amqp import AmqpPublisher
@@ -154,7 +154,7 @@ async def test_an_unroutable_message_stops_its_key(amqp_url: str, queue: str) ->
     assert await arrived(amqp_url, queue) == [3]
 
 
-async def test_a_queue_that_is_full_fails_the_message_and_nothing_of_its_key_overtakes(amqp_url: str) -> None:
+async def test_a_queue_that_is_full_is_the_brokers_state_and_nothing_of_its_key_overtakes(amqp_url: str) -> None:
     full = fresh_name()
     limits = {"x-queue-type": "quorum", "x-max-length": 1, "x-overflow": "reject-publish"}
     await make_queue(amqp_url, full, limits)
@@ -163,10 +163,9 @@ async def test_a_queue_that_is_full_fails_the_message_and_nothing_of_its_key_ove
         outcomes = [(await publish(publisher, message(number, "a")))[0] for number in range(10)]
         refused = [outcome for outcome in outcomes if not isinstance(outcome, Sent)]
         assert refused
-        assert {(type(outcome), outcome.code) for outcome in refused} == {(Failed, "NACKED")}
+        assert {(type(outcome), outcome.code) for outcome in refused} == {(Unavailable, "NACKED")}
         first, second = await publish(publisher, message(10, "a"), message(11, "a"))
-    assert isinstance(first, Failed)
-    assert not first.unknown
+    assert isinstance(first, Unavailable)
     assert second == KEY_STOPPED
     await remove(amqp_url, full)
 
@@ -285,7 +284,7 @@ async def test_nobody_there_is_told_in_a_sentence_and_no_message_pays_for_it() -
 
 async def test_a_wrong_password_is_unavailable_and_not_shown(amqp_url: str) -> None:
     publisher = AmqpPublisher(amqp_url.replace(f":{PASSWORD}@", ":s3cret@"))
-    with pytest.raises(TransportUnavailable, match="ACCESS_REFUSED") as caught:
+    with pytest.raises(TransportRefused, match="ACCESS_REFUSED") as caught:
         await publisher.open()
     assert "s3cret" not in str(caught.value)
     (outcome,) = await publish(publisher, message(1, topic="orders"))
@@ -326,7 +325,9 @@ async def test_a_broker_short_of_memory_is_unavailable_in_time_and_no_message_pa
     assert await arrived(url, "orders") == [3]
 
 
-async def test_a_broker_that_blocks_in_the_middle_does_not_hang_beyond_the_time_out(amqp_server: Rabbit) -> None:
+async def test_a_broker_that_blocks_in_the_middle_is_unavailable_and_does_not_hang_beyond_the_time_out(
+    amqp_server: Rabbit,
+) -> None:
     url = amqp_server.url
     await make_queue(url, "orders")
     async with publishing(f"{url}?queue=orders") as publisher:
@@ -343,7 +344,8 @@ async def test_a_broker_that_blocks_in_the_middle_does_not_hang_beyond_the_time_
             number += 1
             stopped = next((outcome for outcome in outcomes if not isinstance(outcome, Sent)), None)
         await blocking
-        assert isinstance(stopped, Unavailable) or (isinstance(stopped, Failed) and stopped.unknown)
+        assert isinstance(stopped, Unavailable), f"a broker without memory is no message's fault: {stopped}"
+        assert stopped.code == "BLOCKED"
 
 
 async def test_heartbeats_go_on_while_it_is_busy_and_while_it_is_idle(amqp_url: str, queue: str) -> None:

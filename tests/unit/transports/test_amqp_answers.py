@@ -70,7 +70,6 @@ def test_why_nobody_could_be_reached(reason: BaseException, code: str) -> None:
 
 
 def test_a_return_is_the_messages_fault_unless_the_url_alone_decided() -> None:
-    assert unroutable("a", "orders", of_the_url=False) == Rejected(
-        "UNROUTABLE", "no queue is bound to exchange 'orders' for routing key 'a'"
-    )
+    sentence = "no queue is bound to exchange 'orders' for routing key 'a': declare a queue, bind it to the exchange, then send"
+    assert unroutable("a", "orders", of_the_url=False) == Rejected("UNROUTABLE", sentence)
     assert unroutable("a", "", of_the_url=True) == Unavailable("UNROUTABLE", "there is no queue 'a'")

@@ -102,6 +102,9 @@ async def test_with_the_management_also_nodes_policies_and_the_queues_of_an_exch
     url = amqp_server.url
     asked = f"{url}?exchange=orders&management={amqp_server.management}"
     await make_exchange(url, "orders")
+    unbound, _ = await weaknesses(asked)
+    assert "No queue is bound to exchange 'orders'" in unbound
+    assert "declare a queue, bind it to the exchange, then send" in unbound
     await make_queue(url, "billing")
     await bind(url, "billing", "orders")
     (alone,) = await weaknesses(asked)

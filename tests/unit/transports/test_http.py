@@ -208,7 +208,7 @@ async def test_2xx_is_sent(receiver: Receiver, open_publisher: Open, status: int
     assert await publish_one(await open_publisher()) == Sent(status)
 
 
-@pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504, 599])
+@pytest.mark.parametrize("status", [408, 409, 423, 425, 429, 500, 502, 503, 504, 599])
 async def test_what_may_pass_is_failed(receiver: Receiver, open_publisher: Open, status: int) -> None:
     receiver.answer = answering(status, "come again", Retry_After="7")
     outcome = await publish_one(await open_publisher())
@@ -217,7 +217,29 @@ async def test_what_may_pass_is_failed(receiver: Receiver, open_publisher: Open,
     assert outcome.error.endswith(": come again")
 
 
-@pytest.mark.parametrize("status", [301, 302, 304, 307, 308, 400, 401, 403, 404, 409, 413, 415, 422, 451])
+@pytest.mark.parametrize("status", [301, 302, 304, 307, 308, 401, 403, 404, 407])
+async def test_what_is_wrong_with_the_url_spends_no_attempt(
+    receiver: Receiver, open_publisher: Open, status: int
+) -> None:
+    receiver.answer = answering(status)
+    outcome = await publish_one(await open_publisher())
+    assert isinstance(outcome, Unavailable)
+    assert (outcome.code, outcome.until_told) == (f"HTTP_{status}", False)
+
+
+@pytest.mark.parametrize("status", [301, 401, 404, 410])
+async def test_a_url_that_is_wrong_for_one_message_is_not_tried_with_all(
+    receiver: Receiver, open_publisher: Open, status: int
+) -> None:
+    """The backlog is as it was, and the receiver is not flooded with what it refuses."""
+    receiver.answer = answering(status)
+    publisher = await open_publisher(concurrency=2)
+    outcomes = await publish(publisher, *(Message("order.paid", key=str(number)) for number in range(50)))
+    assert {type(outcome) for outcome in outcomes} == {Unavailable}
+    assert len(receiver.requests) <= 2
+
+
+@pytest.mark.parametrize("status", [400, 405, 413, 415, 422, 451])
 async def test_what_will_not_pass_is_rejected(receiver: Receiver, open_publisher: Open, status: int) -> None:
     receiver.answer = answering(status)
     outcome = await publish_one(await open_publisher())
@@ -227,12 +249,12 @@ async def test_what_will_not_pass_is_rejected(receiver: Receiver, open_publisher
 
 async def test_an_endpoint_that_is_gone_says_so(receiver: Receiver, open_publisher: Open) -> None:
     receiver.answer = answering(410)
-    assert await publish_one(await open_publisher()) == Rejected("ENDPOINT_GONE", "410 Gone")
+    assert await publish_one(await open_publisher()) == Unavailable("ENDPOINT_GONE", "410 Gone", until_told=True)
 
 
 async def test_a_redirect_is_not_followed(receiver: Receiver, open_publisher: Open) -> None:
     receiver.answer = answering(307, Location="/elsewhere")
-    assert isinstance(await publish_one(await open_publisher()), Rejected)
+    assert isinstance(await publish_one(await open_publisher()), Unavailable)
     assert [received.request.path for received in receiver.requests] == ["/hooks"]
 
 
@@ -516,3 +538,14 @@ async def test_nothing_is_begun_in_the_second_half_of_the_time(receiver: Receive
     outcomes = await publish(await open_publisher(), *line, timeout=timedelta(seconds=2))
     assert [getattr(outcome, "code", "SENT") for outcome in outcomes] == ["SENT", "NOT_STARTED", "NOT_STARTED"]
     assert len(receiver.requests) == 1
+
+
+async def test_a_receiver_that_repeats_the_path_does_not_bring_its_token_into_the_error(
+    receiver: Receiver, open_publisher: Open
+) -> None:
+    token = "T0/Zq7XZq7X"
+    receiver.answer = answering(500, f"Cannot POST /hooks/{token}?key=Zq7X%25key or Zq7X%key")
+    outcome = await publish_one(await open_publisher(f"{receiver.url}/{token}?key=Zq7X%25key"))
+    assert isinstance(outcome, Failed)
+    assert "Cannot POST /hooks/T0/***?key=*** or ***" in outcome.error
+    assert "Zq7X" not in outcome.error

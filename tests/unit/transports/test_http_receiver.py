@@ -74,20 +74,25 @@ async def acknowledge(consumer: Consumer, delivery: Delivery) -> None:
     await consumer.ack([delivery])
 
 
+def with_proof(options: dict[str, Any]) -> dict[str, Any]:
+    """The options, and that it is unsigned where they have no secrets."""
+    return {"unsigned": not options.get("secrets"), **options}
+
+
 @pytest.fixture(params=["alone", "starlette"])
 async def serve(request: pytest.FixtureRequest) -> AsyncIterator[Callable[..., Awaitable[Place]]]:
     """Serves a receiver, by itself or as a route of Starlette under uvicorn."""
     ending: list[Callable[[], Awaitable[None]]] = []
 
     async def alone(**options: Any) -> Place:
-        consumer = HttpConsumer("http://127.0.0.1:0/hooks")
-        Desk.__init__(consumer, **options)
+        consumer = HttpConsumer("http://127.0.0.1:0/hooks", unsigned=True)
+        Desk.__init__(consumer, **with_proof(options))
         await consumer.open()
         ending.append(consumer.close)
         return Place(consumer, consumer.url)
 
     async def starlette(**options: Any) -> Place:
-        receiver, port = Receiver(**options), free_port()
+        receiver, port = Receiver(**with_proof(options)), free_port()
         app = Starlette(routes=[Route("/hooks", receiver)])
         server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error", timeout_graceful_shutdown=1))
         server.install_signal_handlers = lambda: None  # type: ignore[attr-defined,unused-ignore]
@@ -409,20 +414,20 @@ def test_tls_groups_and_nothing_in_hand_are_refused() -> None:
 
 
 async def test_a_port_that_is_taken_is_told_in_a_sentence() -> None:
-    first = HttpConsumer("http://127.0.0.1:0/hooks")
+    first = HttpConsumer("http://127.0.0.1:0/hooks", unsigned=True)
     await first.open()
     with pytest.raises(TransportUnavailable, match=r"Nobody can listen at 127\.0\.0\.1:"):
-        await HttpConsumer(first.url).open()
+        await HttpConsumer(first.url, unsigned=True).open()
     await first.close()
 
 
 async def test_another_path_is_not_found_and_an_unopened_receiver_says_come_again() -> None:
-    consumer = HttpConsumer("http://127.0.0.1:0/hooks")
+    consumer = HttpConsumer("http://127.0.0.1:0/hooks", unsigned=True)
     await consumer.open()
     place = Place(consumer, consumer.url.replace("hooks", "other"))
     assert (await place.post())[0] == 404
     await consumer.close()
-    receiver, port = Receiver(), free_port()
+    receiver, port = Receiver(unsigned=True), free_port()
     server = uvicorn.Server(uvicorn.Config(Starlette(routes=[Route("/hooks", receiver)]), port=port, log_level="error"))
     serving = asyncio.create_task(server.serve())
     while not server.started:
@@ -433,7 +438,7 @@ async def test_another_path_is_not_found_and_an_unopened_receiver_says_come_agai
 
 
 async def test_by_itself_an_asgi_server_opens_and_closes_it() -> None:
-    receiver, port = Receiver(), free_port()
+    receiver, port = Receiver(unsigned=True), free_port()
     server = uvicorn.Server(uvicorn.Config(receiver, port=port, log_level="error", lifespan="on"))
     serving = asyncio.create_task(server.serve())
     while not server.started:
@@ -448,7 +453,7 @@ async def test_by_itself_an_asgi_server_opens_and_closes_it() -> None:
 
 @pytest.mark.parametrize("turns", range(6))
 async def test_a_connection_that_comes_while_it_closes_is_closed_too(turns: int) -> None:
-    consumer = HttpConsumer("http://127.0.0.1:0/hooks")
+    consumer = HttpConsumer("http://127.0.0.1:0/hooks", unsigned=True)
     await consumer.open()
     port = URL(consumer.url).port
     with socket.create_connection(("127.0.0.1", port)) as sender:  # nothing else runs meanwhile
@@ -462,10 +467,21 @@ async def test_a_connection_that_comes_while_it_closes_is_closed_too(turns: int)
 
 
 async def test_a_port_0_is_any_that_is_free() -> None:
-    first, second = (HttpConsumer("http://127.0.0.1:0/hooks") for _ in range(2))
+    first, second = (HttpConsumer("http://127.0.0.1:0/hooks", unsigned=True) for _ in range(2))
     await first.open()
     await second.open()
     ports = {URL(first.url).port, URL(second.url).port}
     assert len(ports - {0, 80}) == 2
     await first.close()
     await second.close()
+
+
+@pytest.mark.parametrize("make", [Receiver, lambda **options: HttpConsumer("http://127.0.0.1:0/hooks", **options)])
+def test_a_receiver_without_secrets_is_refused_unless_it_is_said_to_be_unsigned(make: Callable[..., Desk]) -> None:
+    """Open to everybody must not be what one gets by forgetting something."""
+    with pytest.raises(ConfigError, match="no secret, so that anybody could send"):
+        make()
+    with pytest.raises(ConfigError, match="leave out the secrets, or unsigned"):
+        make(secrets=[SECRET], unsigned=True)
+    make(unsigned=True)
+    make(secrets=[SECRET])

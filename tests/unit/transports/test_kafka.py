@@ -17,7 +17,7 @@ from tests.servers.ports import free_port
 from tests.servers.topics import everything_in, fresh_topic, servers_of
 from tests.unit.transports.records import message_in
 
-from postroom.errors import ConfigError, TransportUnavailable
+from postroom.errors import ConfigError, TransportRefused, TransportUnavailable
 from postroom.message import Message
 from postroom.transport import KEY_STOPPED, Envelope, Failed, Outcome, Rejected, Sent, Unavailable
 from postroom.transports.kafka import KafkaPublisher, line, settings
@@ -311,7 +311,7 @@ async def test_the_password_decides_who_comes_in(kafka_broker: Broker, monkeypat
         async with publishing(url + LOCKED_PASSWORD) as publisher:
             assert kinds(await publish(publisher, message(1))) == ["Sent"]
         intruder = KafkaPublisher(url + "a-guess")
-        with pytest.raises(TransportUnavailable, match="Authentication failed") as caught:
+        with pytest.raises(TransportRefused, match="Authentication failed") as caught:
             await intruder.open()
         (outcome,) = await publish(intruder, message(2), timeout=SHORT)
         await intruder.close()

@@ -36,7 +36,6 @@ def test_what_certainly_did_not_arrive(code: int, kind: type[Failed | Rejected |
         (KafkaError._PURGE_INFLIGHT, "TIMEOUT"),
         (KafkaError._MSG_TIMED_OUT, "TIMEOUT"),
         (KafkaError._TRANSPORT, "TRANSPORT"),
-        (KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND, "NOT_ENOUGH_REPLICAS_AFTER_APPEND"),
         (KafkaError.REQUEST_TIMED_OUT, "REQUEST_TIMED_OUT"),
         (KafkaError.UNKNOWN, "UNKNOWN"),
     ],
@@ -45,6 +44,22 @@ def test_what_may_have_arrived_is_a_failure_with_unknown_effect(code: int, name:
     outcome = outcome_of(KafkaError(code), "orders", of_the_url=True)
     assert isinstance(outcome, Failed)
     assert (outcome.code, outcome.unknown) == (name, True)
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        (KafkaError.NOT_ENOUGH_REPLICAS, "NOT_ENOUGH_REPLICAS"),
+        (KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND, "NOT_ENOUGH_REPLICAS_AFTER_APPEND"),
+        (KafkaError.LEADER_NOT_AVAILABLE, "LEADER_NOT_AVAILABLE"),
+        (KafkaError.NOT_LEADER_FOR_PARTITION, "NOT_LEADER_FOR_PARTITION"),
+        (KafkaError.KAFKA_STORAGE_ERROR, "KAFKA_STORAGE_ERROR"),
+    ],
+)
+def test_what_the_cluster_says_of_itself_is_no_messages_fault(code: int, name: str) -> None:
+    outcome = outcome_of(KafkaError(code), "orders", of_the_url=False)
+    assert isinstance(outcome, Unavailable)
+    assert outcome.code == name
 
 
 @pytest.mark.parametrize("code", [KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED])

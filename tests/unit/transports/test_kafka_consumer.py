@@ -16,7 +16,7 @@ from tests.servers.topics import fresh_topic, servers_of
 from tests.unit.transports.workers import Worker, check, until
 
 from postroom.clock import monotonic
-from postroom.errors import ConfigError, TransportUnavailable
+from postroom.errors import ConfigError, TransportRefused, TransportUnavailable
 from postroom.message import Message
 from postroom.testing.contracts.consumer import data_of, numbered, receive
 from postroom.transport import Envelope, Sent
@@ -233,7 +233,7 @@ async def test_whom_the_broker_does_not_know_is_told_so(kafka_broker: Broker) ->
         login = f"security.protocol=SASL_PLAINTEXT&sasl.mechanisms=PLAIN&sasl.username={LOCKED}&sasl.password="
         url = f"{kafka_broker.locked_url}/{topic}?{login}"
         wrong, right = KafkaConsumer(f"{url}s3cret"), KafkaConsumer(f"{url}{LOCKED_PASSWORD}")
-        with pytest.raises(TransportUnavailable, match=r"[Aa]uthentication") as caught:
+        with pytest.raises(TransportRefused, match=r"[Aa]uthentication") as caught:
             await wrong.open()
         assert "s3cret" not in str(caught.value)
         await publish(kafka_broker.url, topic, *numbered(1))

@@ -35,13 +35,21 @@ def test_only_the_streams_own_confirmation_is_sent() -> None:
     [
         (error(10054), Rejected, "PAYLOAD_TOO_LARGE"),
         (error(10060), Rejected, "UNROUTABLE"),
-        (error(10077, "maximum bytes exceeded", 503), Failed, "STREAM_FULL"),
-        (error(10077, "no space left on device", 503), Failed, "NOT_STORED"),
-        (error(10167, "too many requests", 429), Failed, "NATS_10167"),
-        (said(error={"code": 500}), Failed, "NATS_500"),
+        (error(10077, "message to large", 503), Rejected, "PAYLOAD_TOO_LARGE"),
+        (error(10077, "maximum bytes exceeded", 503), Unavailable, "STREAM_FULL"),
+        (error(10077, "maximum messages exceeded", 503), Unavailable, "STREAM_FULL"),
+        (error(10077, "maximum messages per subject exceeded", 503), Unavailable, "STREAM_FULL"),
+        (error(10077, "no space left on device", 503), Unavailable, "NOT_STORED"),
+        (error(10109, "invalid operation on sealed stream"), Unavailable, "STREAM_SEALED"),
+        (error(10002, "resource limits exceeded for account"), Unavailable, "STREAM_FULL"),
+        (error(10023, "insufficient resources", 503), Unavailable, "STREAM_FULL"),
+        (error(10167, "too many requests", 429), Unavailable, "NATS_10167"),
+        (error(10025, "malformed"), Failed, "NATS_10025"),
+        (said(error={"code": 500}), Unavailable, "NATS_500"),
+        (said(error={"code": "odd"}), Failed, "NATS_odd"),
     ],
 )
-def test_a_refusal_is_final_only_where_it_is_the_messages_fault(
+def test_a_refusal_is_the_messages_fault_or_the_servers_or_nobody_knows_whose(
     answer: Outcome, kind: type[Outcome], code: str
 ) -> None:
     assert isinstance(answer, kind)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from nats.js.api import DiscardPolicy, StorageType, StreamConfig
+from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig
 from tests.servers.streams import fresh_stream
 
 from postroom.errors import ConfigError, TransportUnavailable
@@ -30,8 +30,10 @@ def anyio_backend() -> str:
         ({"max_bytes": 4_096}, ["more than 4,096 bytes;"]),
         ({"max_msgs_per_subject": 5, "discard": DiscardPolicy.NEW}, ["5 messages of a subject"]),
         ({"no_ack": True}, ["confirms nothing"]),
+        ({"retention": RetentionPolicy.INTEREST}, ["no consumer reads it", "First start each receiver once"]),
+        ({"max_age": 3600}, ["deletes messages after 1h, read or not"]),
     ],
-    ids=["plain", "memory", "number", "bytes", "subject", "no-ack"],
+    ids=["plain", "memory", "number", "bytes", "subject", "no-ack", "interest", "age"],
 )
 async def test_a_weakness_is_named_with_its_remedy(nats_url: str, settings: dict[str, Any], phrases: list[str]) -> None:
     with fresh_stream(nats_url, **settings) as stream:

@@ -16,11 +16,11 @@ from typing import Any
 
 import nats
 import pytest
-from nats.js.api import DiscardPolicy, StorageType
+from nats.js.api import ConsumerConfig, DiscardPolicy, RetentionPolicy, StorageType
 from tests.servers.nats_server import LARGEST, NatsServer, nats_of_my_own
 from tests.servers.streams import at_once, create, everything_in, fresh_stream
 
-from postroom.errors import ConfigError, TransportUnavailable
+from postroom.errors import ConfigError, TransportRefused, TransportUnavailable
 from postroom.message import Message
 from postroom.transport import KEY_STOPPED, NOT_STARTED, Envelope, Failed, Outcome, Rejected, Sent, Unavailable
 from postroom.transports.nats import NatsPublisher
@@ -139,17 +139,35 @@ async def test_what_is_too_large_for_the_stream_is_rejected_alone(nats_url: str)
         assert len(everything_in(nats_url, stream)) == 1
 
 
-async def test_a_full_stream_is_a_failure_at_once_and_nothing_overtakes_it(nats_url: str) -> None:
+async def test_a_message_that_is_larger_than_its_whole_stream_is_rejected_and_takes_no_other_with_it(
+    nats_url: str,
+) -> None:
+    """It would wait for room for ever, and all others with it."""
     with fresh_stream(nats_url, max_bytes=6_000, discard=DiscardPolicy.NEW) as stream:
-        large, small = Message("order.paid", key="a", body=b"x" * 8_000), numbered(1, key="a")[0]
+        large, other = Message("order.paid", key="a", body=b"x" * 8_000), numbered(1, key="b")[0]
         async with publisher_to(f"{nats_url}/{stream}?subject={stream}.paid") as publisher:
+            refused, sent = await publisher.publish(to(None, large, other), timeout=TIMEOUT)
+        assert isinstance(refused, Rejected)
+        assert refused.code == "PAYLOAD_TOO_LARGE"
+        assert isinstance(sent, Sent)
+
+
+async def test_a_full_stream_is_said_at_once_and_nothing_overtakes_it(nats_url: str) -> None:
+    with fresh_stream(nats_url, max_bytes=6_000, discard=DiscardPolicy.NEW) as stream:
+        first, large, small = (
+            Message("order.paid", key="b", body=b"x" * 3_000),
+            Message("order.paid", key="a", body=b"x" * 4_000),
+            numbered(1, key="a")[0],
+        )
+        async with publisher_to(f"{nats_url}/{stream}?subject={stream}.paid") as publisher:
+            assert isinstance((await publisher.publish(to(None, first), timeout=TIMEOUT))[0], Sent)
             begin = time.monotonic()
             outcomes = await publisher.publish(to(None, large, small), timeout=TIMEOUT)
         assert time.monotonic() - begin < 2, "the answer was there, and was waited for"
-        assert isinstance(outcomes[0], Failed)
-        assert (outcomes[0].code, outcomes[0].unknown) == ("STREAM_FULL", False)
+        assert isinstance(outcomes[0], Unavailable)
+        assert outcomes[0].code == "STREAM_FULL"
         assert outcomes[1] == KEY_STOPPED
-        assert everything_in(nats_url, stream) == []
+        assert len(everything_in(nats_url, stream)) == 1
 
 
 async def test_somebody_who_answers_in_the_streams_place_is_not_believed(nats_url: str, stream: str) -> None:
@@ -296,7 +314,7 @@ async def test_a_server_without_jetstream_is_told_in_one_sentence() -> None:
 async def test_a_wrong_password_is_unavailable_and_not_shown(user: str) -> None:
     with nats_of_my_own('authorization { user: "locked", password: "right" }') as server:
         publisher = NatsPublisher(f"{server.url.replace('://', f'://{user}')}/ORDERS?subject=a")
-        with pytest.raises(TransportUnavailable, match="asks for a user and password") as raised:
+        with pytest.raises(TransportRefused, match="asks for a user and password") as raised:
             await publisher.open()
         assert "wrong" not in str(raised.value)
         (outcome,) = await publisher.publish(to(None, *numbered(1)), timeout=TIMEOUT)
@@ -324,7 +342,7 @@ async def test_a_subject_we_may_not_publish_to_fails_at_once_and_alone() -> None
 
 async def test_tls_is_not_given_up_where_a_server_does_not_offer_it(nats_url: str) -> None:
     publisher = NatsPublisher(f"{nats_url.replace('nats://', 'tls://user:secret@')}/ORDERS")
-    with pytest.raises(TransportUnavailable, match="offers no TLS"):
+    with pytest.raises(TransportRefused, match="offers no TLS"):
         await publisher.open()
     await publisher.close()
 
@@ -350,7 +368,7 @@ async def test_a_certificate_is_checked_and_its_authority_can_be_named(certifica
         url = f"{server.url.replace('nats://', 'tls://')}/ORDERS?subject=orders.paid"
         for unsafe in (url, url.replace("tls://", "nats://")):
             publisher = NatsPublisher(unsafe)
-            with pytest.raises(TransportUnavailable, match="certificate verify failed"):
+            with pytest.raises(TransportRefused, match="certificate verify failed"):
                 await publisher.open()
             await publisher.close()
         publisher = NatsPublisher(f"{url}&tls_ca={certificate}")
@@ -418,3 +436,38 @@ async def test_closing_lets_what_is_on_its_way_be_answered(nats_url: str, stream
     await asyncio.sleep(0)
     await publisher.close()
     assert {type(each) for each in await publishing} == {Sent}
+
+
+async def test_a_stream_kept_by_interest_that_nobody_reads_is_waited_for_as_it_would_drop_what_it_confirms(
+    nats_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with fresh_stream(nats_url, retention=RetentionPolicy.INTEREST) as stream:
+        async with publisher_to(f"{nats_url}/{stream}?subject={stream}.paid") as publisher:
+            assert "First start each receiver once" in caplog.text
+            outcomes = await publisher.publish(to(None, *numbered(2, key="a")), timeout=TIMEOUT)
+            assert isinstance(outcomes[0], Unavailable), f"it would be gone: {outcomes[0]}"
+            assert (outcomes[0].code, outcomes[1]) == ("UNROUTABLE", KEY_STOPPED)
+            await read_only(nats_url, stream, f"{stream}.paid")
+            outcomes = await publisher.publish(to(None, *numbered(2, key="a")), timeout=TIMEOUT)
+            assert [type(each) for each in outcomes] == [Sent, Sent]
+        assert len(everything_in(nats_url, stream)) == 2
+
+
+async def test_at_a_stream_kept_by_interest_a_subject_of_its_own_that_nobody_reads_is_unroutable(
+    nats_url: str,
+) -> None:
+    """As at an exchange of RabbitMQ with queues, of which none is bound for it."""
+    with fresh_stream(nats_url, retention=RetentionPolicy.INTEREST) as stream:
+        await read_only(nats_url, stream, f"{stream}.paid")
+        async with publisher_to(f"{nats_url}/{stream}") as publisher:
+            batch = [*to(f"{stream}.paid", *numbered(1)), *to(f"{stream}.lost", *numbered(1))]
+            paid, lost = await publisher.publish(batch, timeout=TIMEOUT)
+        assert isinstance(paid, Sent)
+        assert isinstance(lost, Rejected)
+        assert lost.code == "UNROUTABLE"
+
+
+async def read_only(url: str, stream: str, subject: str) -> None:
+    """Make a consumer that reads this subject."""
+    config = ConsumerConfig(durable_name="billing", filter_subject=subject)
+    await asyncio.to_thread(at_once, url, lambda js: js.add_consumer(stream, config))

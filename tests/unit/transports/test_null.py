@@ -52,6 +52,6 @@ def test_a_relay_to_it_says_so_on_stderr(tmp_path: Path) -> None:
     assert desk("put", "order.paid").code == 0
     drained = desk("relay", "--to", "null://", "--drain")
     assert drained.code == 0
-    assert "note: null:// throws messages away" in drained.err
+    assert ": null:// throws messages away" in drained.err
     (status,) = desk("status", "--json").objects()
     assert status["published"] == 1

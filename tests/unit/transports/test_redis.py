@@ -21,7 +21,7 @@ from tests.servers.ports import free_port
 from tests.servers.redis_streams import client_of, entries_of, messages_in
 from tests.servers.valkeyd import LARGEST, Valkey
 
-from postroom.errors import ConfigError, TransportUnavailable
+from postroom.errors import ConfigError, TransportRefused, TransportUnavailable
 from postroom.message import Message
 from postroom.transport import KEY_STOPPED, NOT_STARTED, Envelope, Failed, Outcome, Rejected, Sent, Unavailable
 from postroom.transports.redis_streams import RedisPublisher, wire
@@ -51,7 +51,7 @@ async def publishing(url: str, *, opened: bool = True) -> AsyncIterator[RedisPub
     publisher = RedisPublisher(url)
     try:
         await publisher.open()
-    except TransportUnavailable:
+    except (TransportRefused, TransportUnavailable):
         assert not opened
     try:
         yield publisher
@@ -375,7 +375,7 @@ async def test_a_server_behind_tls_is_reached_and_its_certificate_checked(
         url = f"rediss://localhost:{port}/{redis_stream}"
         async with publishing(f"{url}?ssl_ca_certs={certificate}") as publisher:
             assert kinds(await publish(publisher, message(0))) == [Sent]
-        with pytest.raises(TransportUnavailable, match="certificate"):
+        with pytest.raises(TransportRefused, match="certificate"):
             await RedisPublisher(url).open()
         with pytest.raises(TransportUnavailable):
             await RedisPublisher(f"rediss://localhost:{redis_url.rpartition(':')[2]}/{redis_stream}").open()

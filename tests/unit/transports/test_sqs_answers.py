@@ -83,7 +83,9 @@ def test_an_entry_that_is_the_senders_fault_is_rejected_and_any_other_failed() -
     assert isinstance(denied, Failed), "a right can be given, and then it works"
 
 
-def test_an_entry_that_was_too_much_waits_a_little() -> None:
+def test_an_entry_that_was_too_much_waits_a_little_and_costs_no_attempt() -> None:
     outcome = of_entry({"Id": "1", "Code": "RequestThrottled", "SenderFault": True})
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, Unavailable)
     assert outcome.retry_after
+    busy = of_entry({"Id": "1", "Code": "ServiceUnavailable", "SenderFault": False})
+    assert isinstance(busy, Unavailable)

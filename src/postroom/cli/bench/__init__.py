@@ -19,6 +19,7 @@ from postroom.config import RelayConfig
 from postroom.ops import measure
 from postroom.ops.measure import Load
 from postroom.store import Query, Store
+from postroom.text import without_trace
 from postroom.transports import open_transport
 from postroom.urls import redact
 
@@ -38,7 +39,12 @@ LATENCY_SECONDS = 5
 @click.option(
     "--size", type=click.IntRange(2), default=300, metavar="BYTES", help="How large each body is. Default: 300."
 )
-@click.option("--batch", type=int, metavar="N", help="How many messages one claim takes at most. Default: 32.")
+@click.option(
+    "--batch",
+    type=int,
+    metavar="N",
+    help="How many messages one claim takes at most. Default: 32, and more while they go quickly.",
+)
 @click.option("--concurrency", type=int, metavar="N", help="How many batches are in flight at once. Default: 4.")
 @click.option(
     "--rate",
@@ -105,5 +111,5 @@ async def _check(store: Store, load: Load) -> None:
     """A rate means nothing when messages were refused."""
     if dead := (await store.counts()).by_status.get("dead", 0):
         (one,) = await store.find(Query(status="dead", limit=1))
-        said = f"{one.last_error_code}: {one.last_error}".rstrip(": ")
+        said = f"{one.last_error_code}: {without_trace(one.last_error or '')}".rstrip(": ")
         raise click.ClickException(f"{dead:,} of {load.messages:,} messages did not get through ({said})")

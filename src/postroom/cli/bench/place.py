@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import click
@@ -24,7 +24,7 @@ PREFIX = "postroom_bench"
 class Place:
     """A store, and what our tables in it are called."""
 
-    url: str
+    url: str = field(repr=False)
     tables: TableNames
 
     @classmethod

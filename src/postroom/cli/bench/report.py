@@ -39,7 +39,8 @@ class Report:
             "messages": self.load.messages,
             "keys": self.load.keys,
             "size": self.load.size,
-            "batch": self.config.batch,
+            "batch": self.config.first_batch,
+            "batch_max": self.config.largest_batch,
             "concurrency": self.config.concurrency,
             "fill": _rate_as_json(self.fill),
             "drain": _rate_as_json(self.drain),
@@ -58,11 +59,16 @@ def _rows(report: Report) -> Iterator[Sequence[str]]:
     if report.fill:
         yield _row("fill", report.fill, "a thousand in a transaction")
     if report.drain:
-        yield _row("drain", report.drain, f"{report.config.concurrency} batches of {report.config.batch:,} at once")
+        yield _row("drain", report.drain, f"{report.config.concurrency} batches of {_size(report.config)} at once")
     if (latency := report.latency) is not None:
         p50, p99, most = (f"{1000 * each:.1f} ms" for each in _figures(latency))
         said = f"p50 {p50}, p99 {p99}, longest {most}, from the commit to the answer"
         yield _row("latency", Rate(len(latency.took), latency.seconds), said)
+
+
+def _size(config: RelayConfig) -> str:
+    first, largest = config.first_batch, config.largest_batch
+    return f"{first:,}" if first == largest else f"{first:,} to {largest:,}"
 
 
 def _row(phase: str, rate: Rate, said: str) -> Sequence[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from postroom.cli.demo.letterbox import post
@@ -24,8 +24,8 @@ class Orders:
     """What the director says. The URLs may hold a password, so they come by stdin, not on the command line."""
 
     name: str
-    store: str
-    broker: str | None
+    store: str = field(repr=False)
+    broker: str | None = field(repr=False)
     """Where to; None: into the letterbox."""
     port: int
     run: str

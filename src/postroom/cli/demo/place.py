@@ -6,7 +6,7 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from postroom.errors import ConfigError, StoreUnavailable
@@ -36,7 +36,7 @@ DIALECTS = {"sqlite": SQLITE, "postgresql": POSTGRES, "postgres": POSTGRES}
 class Place:
     """A database, and whether it is there for the demo alone."""
 
-    url: str
+    url: str = field(repr=False)
     quiet: bool = False
     """Is it made for the demo, in a folder that nobody looks at?"""
 

@@ -20,18 +20,20 @@ from django.db import DatabaseError, InterfaceError, OperationalError, connectio
 from postroom.clock import utcnow
 from postroom.errors import StoreUnavailable
 from postroom.inbox_store import InboxStore
-from postroom.stores._inbox import in_turn
+from postroom.stores._inbox import by_source, in_turn, kept_source
 from postroom.stores._sql import backquoted, render, statements
 from postroom.stores._time import microseconds
+from postroom.stores.handles.mysql import IN_TRANSACTION as MYSQL_IN_TRANSACTION
 from postroom.tables import TableNames
+from postroom.transport import Identity
 
 PACKAGES = {
     "sqlite": "postroom.stores.sqlite",
     "postgresql": "postroom.stores.postgres",
     "mysql": "postroom.stores.mysql",
 }
-IN_TRANSACTION = 2
-"""libpq's PQTRANS_INTRANS: a transaction is open, and no statement in it has failed."""
+IDLE, IN_TRANSACTION = 0, 2
+"""libpq's PQTRANS_IDLE: no transaction is open. PQTRANS_INTRANS: one is open, and no statement in it has failed."""
 TOKEN_BITS = 63
 
 
@@ -43,34 +45,55 @@ class DjangoTransaction:
     """Django's connection: `Outbox.put` takes it, and the ORM uses it by itself."""
     tables: TableNames
 
-    def remember(self, consumer: str, ids: Collection[UUID]) -> set[UUID]:
+    def remember(self, consumer: str, events: Collection[Identity]) -> set[Identity]:
+        new = set[Identity]()
         with _unavailable(self.handle.alias), self.handle.cursor() as cursor:
-            match self.handle.vendor:
-                case "sqlite":
-                    facts = {"consumer": consumer, "ids": json.dumps(in_turn(ids)), "now": microseconds(utcnow())}
-                    cursor.execute(self._text("remember"), facts)
-                case "mysql":
-                    token = randbits(TOKEN_BITS)
-                    facts = {"consumer": consumer, "ids": json.dumps(in_turn(ids)), "token": token}
-                    cursor.execute(self._text("remember"), facts)
-                    cursor.execute(self._text("remembered"), facts | {"ids": tuple(in_turn(ids))})
-                case _:
-                    cursor.execute(self._text("remember"), {"consumer": consumer, "ids": in_turn(ids)})
-            return {UUID(str(id_)) for (id_,) in cursor.fetchall()}
+            for source, ids in by_source(events):
+                facts = {"consumer": consumer, "source": kept_source(source), "ids": self._list(ids)}
+                match self.handle.vendor:
+                    case "sqlite":
+                        cursor.execute(self._text("remember"), facts | {"now": microseconds(utcnow())})
+                    case "mysql":
+                        marked = facts | {"token": randbits(TOKEN_BITS)}
+                        cursor.execute(self._text("remember"), marked | {"ids": json.dumps(in_turn(ids))})
+                        cursor.execute(self._text("remembered"), marked)
+                    case _:
+                        cursor.execute(self._text("remember"), facts)
+                new.update(Identity(source, UUID(str(id_))) for (id_,) in cursor.fetchall())
+        return new
 
-    def unpark(self, consumer: str, ids: Collection[UUID]) -> None:
-        names: Any = in_turn(ids)
+    def unbury(self, consumer: str, events: Collection[Identity]) -> None:
+        with _unavailable(self.handle.alias), self.handle.cursor() as cursor:
+            for source, ids in by_source(events):
+                facts = {"consumer": consumer, "source": kept_source(source), "ids": self._list(ids)}
+                cursor.execute(self._text("unbury"), facts)
+
+    def _list(self, ids: Collection[UUID]) -> Any:
+        """The ids as a condition of this database takes them."""
+        names = in_turn(ids)
         match self.handle.vendor:
             case "sqlite":
-                names = json.dumps(names)
+                return json.dumps(names)
             case "mysql":
-                names = tuple(names)
-        with _unavailable(self.handle.alias), self.handle.cursor() as cursor:
-            cursor.execute(self._text("unpark"), {"consumer": consumer, "ids": names})
+                return tuple(names)
+        return names
+
+    def is_ended(self) -> bool:
+        connection, raw = self.handle, self.handle.connection
+        if connection.closed_in_transaction or not connection.in_atomic_block:
+            return True
+        match connection.vendor:
+            case "sqlite":
+                return not raw.in_transaction
+            case "postgresql":
+                return not raw.closed and int(raw.info.transaction_status) == IDLE
+        # mysqlclient does not show what the server said last; PyMySQL does.
+        status = getattr(raw, "server_status", None)
+        return status is not None and not status & MYSQL_IN_TRANSACTION
 
     def is_whole(self) -> bool:
         connection = self.handle
-        if connection.needs_rollback or not connection.in_atomic_block:
+        if connection.needs_rollback or self.is_ended():
             return False
         match connection.vendor:
             case "sqlite":
@@ -83,6 +106,8 @@ class DjangoTransaction:
 
     def is_away(self) -> bool:
         raw = self.handle.connection
+        if self.handle.closed_in_transaction:  # by the handler
+            return False
         match self.handle.vendor:
             case "sqlite":
                 return False

@@ -30,6 +30,8 @@ class translated:  # noqa: N801 - reads as a sentence: `with translated(messages
         return None
 
     def __exit__(self, kind: object, exc: BaseException | None, traceback: object) -> None:
+        if isinstance(exc, UnicodeEncodeError):
+            raise _not_in_this_encoding(exc) from exc
         if isinstance(exc, Exception):
             error, code = _driver_error(exc)
             if ours := _meaning(error, code, self._messages, self._tables):
@@ -74,6 +76,14 @@ def _driver_error(exc: BaseException) -> tuple[BaseException, str | int | None]:
             found = below, number
         below = getattr(below, "orig", None) or below.__cause__
     return found
+
+
+def _not_in_this_encoding(error: UnicodeEncodeError) -> StoreError:
+    # The driver's own words quote the message.
+    return StoreError(
+        f"This connection speaks {error.encoding}, in which not every character of the message can be said: connect with "
+        "client_encoding UTF8 (PostgreSQL) or charset utf8mb4 (MariaDB, MySQL)."
+    )
 
 
 def _missing(error: BaseException, tables: TableNames) -> StoreError | None:

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from postroom import nearby
 from postroom.errors import NotInTransaction, UnknownHandle
 from postroom.message import Message
-from postroom.stores._put import Dialect, put_statements
+from postroom.stores._put import Dialect, Statement, put_statements
 from postroom.stores.handles._errors import translated
+from postroom.stores.handles._whole import whole
 from postroom.tables import TableNames
 
 DIALECTS: dict[str, Dialect] = {"sqlite": "sqlite", "postgresql": "postgres", "mysql": "mysql"}
@@ -29,14 +31,41 @@ class DjangoHandle:
                 "The Django connection is not in a transaction, so the message would not commit with your data: "
                 f"put inside `with transaction.atomic({using}):`."
             )
+        if self.connection.vendor == "sqlite" and any(self.connection.savepoint_ids):
+            self._check_savepoint()
+
+    def _check_savepoint(self) -> None:
+        """Inside `atomic` Django has run BEGIN itself. With autocommit off by hand it leaves that to sqlite3, which runs none
+        before a SAVEPOINT."""
+        if self.connection.connection.isolation_level is not None:
+            raise NotInTransaction(
+                "The Django connection is in a SAVEPOINT with autocommit off, and on SQLite the end of that savepoint would "
+                "commit the message, even if your transaction is rolled back: run set_autocommit(True) and put inside "
+                "`with transaction.atomic():`, or put before the savepoint."
+            )
 
     def write(self, messages: Sequence[Message], tables: TableNames) -> None:
         """Write the messages."""
         # Django reads %s on every database.
         statements = put_statements(DIALECTS[self.connection.vendor], "format", tables, messages)
+        several = self._writes_several(messages, statements)
         with translated(messages, tables), self.connection.cursor() as cursor:
-            for statement in statements:
-                cursor.executemany(statement.sql, statement.rows)
+            if several and self.connection.vendor == "sqlite" and not self.connection.connection.in_transaction:
+                cursor.execute("BEGIN")  # as sqlite3 would before the first row, but not before the savepoint
+            with whole(cursor.execute, several=several):
+                for statement in statements:
+                    cursor.executemany(statement.sql, statement.rows)
+        if nearby.is_anyone() and self.connection.in_atomic_block:
+            self.connection.on_commit(nearby.tell)
+
+    def _writes_several(self, messages: Sequence[Message], statements: Sequence[Statement]) -> bool:
+        """Whether some of it may be written when an error comes. On PostgreSQL an error fails the transaction."""
+        match self.connection.vendor:
+            case "sqlite":
+                return len(messages) > 1
+            case "mysql":
+                return len(statements) > 1
+        return False
 
 
 def django(connection: Any) -> DjangoHandle:

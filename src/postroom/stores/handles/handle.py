@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from postroom.message import Message
@@ -25,7 +25,7 @@ class AsyncHandle(Protocol):
     def check(self) -> None:
         """Raise NotInTransaction, with the remedy for this very handle, where a write would commit by itself."""
 
-    def write(self, messages: Sequence[Message], tables: TableNames) -> Awaitable[None]:
+    def write(self, messages: Sequence[Message], tables: TableNames) -> Coroutine[Any, Any, None]:
         """The same, when awaited; and checks again then, since the transaction may have ended meanwhile."""
 
 

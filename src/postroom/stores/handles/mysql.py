@@ -10,6 +10,7 @@ from postroom.errors import NotInTransaction
 from postroom.message import Message
 from postroom.stores._put import put_in_mysql
 from postroom.stores.handles._errors import translated
+from postroom.stores.handles._whole import are_several, whole, whole_async
 from postroom.tables import TableNames
 
 IN_TRANSACTION = 1
@@ -75,15 +76,18 @@ class AsyncmyHandle:
         """Write the messages, many in a round trip."""
         self.check()
         cursor = self.connection.cursor()
+        several, statements = are_several(put_in_mysql(tables, messages))
         with translated(messages, tables):
-            for sql, parameters in put_in_mysql(tables, messages):
-                await cursor.execute(sql, parameters)
+            async with whole_async(cursor.execute, several=several):
+                for sql, parameters in statements:
+                    await cursor.execute(sql, parameters)
 
 
 def write(connection: Any, messages: Sequence[Message], tables: TableNames) -> None:
     """Write the messages by a plain cursor of the connection."""
-    with translated(messages, tables), connection.cursor() as cursor:
-        for sql, parameters in put_in_mysql(tables, messages):
+    several, statements = are_several(put_in_mysql(tables, messages))
+    with translated(messages, tables), connection.cursor() as cursor, whole(cursor.execute, several=several):
+        for sql, parameters in statements:
             cursor.execute(sql, parameters)
 
 

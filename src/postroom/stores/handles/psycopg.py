@@ -16,7 +16,7 @@ from postroom.tables import TableNames
 if TYPE_CHECKING:
     import psycopg
 
-IDLE, INERROR = 0, 3
+IDLE, ACTIVE, INERROR = 0, 1, 3
 """libpq's PGTransactionStatusType, the same in every driver on it."""
 
 
@@ -28,8 +28,7 @@ class PsycopgHandle:
 
     def check(self) -> None:
         """Raise NotInTransaction when the connection is idle, or its transaction has failed."""
-        status = self.connection.pgconn.transaction_status
-        check_status(status, "psycopg", "put inside `with connection.transaction():`")
+        check_connection(self.connection, "put inside `with connection.transaction():`")
 
     def write(self, messages: Sequence[Message], tables: TableNames) -> None:
         """Write the messages, a thousand in a round trip."""
@@ -49,8 +48,7 @@ class AsyncPsycopgHandle:
 
     def check(self) -> None:
         """Raise NotInTransaction when the connection is idle, or its transaction has failed."""
-        status = self.connection.pgconn.transaction_status
-        check_status(status, "psycopg", "put inside `async with connection.transaction():`")
+        check_connection(self.connection, "put inside `async with connection.transaction():`")
 
     async def write(self, messages: Sequence[Message], tables: TableNames) -> None:
         """Write the messages, a thousand in a round trip."""
@@ -67,6 +65,28 @@ def _psycopg() -> Any:
     import psycopg
 
     return psycopg
+
+
+def check_connection(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], remedy: str) -> None:
+    """Raise NotInTransaction unless a transaction is open, as far as the driver can know."""
+    status = connection.pgconn.transaction_status
+    check_status(status, "psycopg", remedy)
+    if (
+        status == ACTIVE
+        and connection.autocommit
+        and connection.pgconn.pipeline_status
+        and not _is_in_block(connection)
+    ):
+        # What is under way in a pipeline may be anything; without autocommit, the driver has sent a BEGIN before it.
+        raise NotInTransaction(
+            "The psycopg connection is in a pipeline with autocommit, and not known to be in a transaction, so the "
+            f"message might not commit with your data: {remedy}."
+        )
+
+
+def _is_in_block(connection: Any) -> bool:
+    """Inside `with connection.transaction():`, which alone is known before the server has answered."""
+    return getattr(connection, "_num_transactions", 0) > 0
 
 
 def check_status(status: int, driver: str, remedy: str) -> None:

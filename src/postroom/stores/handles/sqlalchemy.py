@@ -7,14 +7,23 @@ connection instead: `outbox.put(session.connection(bind_arguments={"mapper": Ord
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from postroom.errors import NotInTransaction, UnknownHandle
 from postroom.message import Message
 from postroom.stores._put import Dialect, put_statements
+from postroom.stores.handles._commits import (
+    Owed,
+    news_of_connection,
+    news_of_session,
+    owed_by_connection,
+    owed_by_session,
+)
 from postroom.stores.handles._errors import translated
+from postroom.stores.handles._savepoints import begin, check_savepoint, note_begun, sqlite_driver
+from postroom.stores.handles._whole import whole
 from postroom.tables import TableNames
 
 if TYPE_CHECKING:
@@ -46,6 +55,7 @@ class ConnectionHandle:
     def write(self, messages: Sequence[Message], tables: TableNames) -> None:
         """Write the messages; but raise NotInTransaction where the driver commits each statement."""
         write(self.connection, messages, tables)
+        news_of_connection(self.connection)
 
 
 @dataclass(slots=True)
@@ -55,13 +65,13 @@ class SessionHandle:
     session: Session
 
     def check(self) -> None:
-        """Raise NotInTransaction unless a transaction was begun, by hand or by the session's first work."""
-        if not self.session.in_transaction():
+        """Raise NotInTransaction where no transaction was begun, and the session does not begin by itself either."""
+        if not (self.session.in_transaction() or self.session.autobegin):
             raise _not_in_transaction("Session", "put inside `with session.begin():`")
 
     def write(self, messages: Sequence[Message], tables: TableNames) -> None:
         """Write the messages; but raise NotInTransaction where the driver commits each statement."""
-        write(self.session.connection(), messages, tables)
+        _write_in_session(self.session, messages, tables)
 
 
 @dataclass(slots=True)
@@ -75,10 +85,17 @@ class AsyncConnectionHandle:
         if self.connection.sync_connection is None or not self.connection.in_transaction():
             raise _not_in_transaction("AsyncConnection", "put inside `async with connection.begin():`")
 
-    async def write(self, messages: Sequence[Message], tables: TableNames) -> None:
-        """Write the messages; but raise NotInTransaction where the driver commits each statement."""
-        self.check()
+    def write(self, messages: Sequence[Message], tables: TableNames) -> Coroutine[Any, Any, None]:
+        """The same, when awaited; and until it is, the transaction refuses to commit."""
+        connection: Any = self.connection.sync_connection
+        return self._write(owed_by_connection(connection), messages, tables)
+
+    async def _write(self, owed: Owed, messages: Sequence[Message], tables: TableNames) -> None:
+        connection = self.connection.sync_connection
+        owed.paid(connection.get_transaction() if connection is not None else None)
         await self.connection.run_sync(write, messages, tables)
+        if connection is not None:
+            news_of_connection(connection)
 
 
 @dataclass(slots=True)
@@ -88,14 +105,17 @@ class AsyncSessionHandle:
     session: AsyncSession
 
     def check(self) -> None:
-        """Raise NotInTransaction unless a transaction was begun, by hand or by the session's first work."""
-        if not self.session.in_transaction():
+        """Raise NotInTransaction where no transaction was begun, and the session does not begin by itself either."""
+        if not (self.session.in_transaction() or self.session.sync_session.autobegin):
             raise _not_in_transaction("AsyncSession", "put inside `async with session.begin():`")
 
-    async def write(self, messages: Sequence[Message], tables: TableNames) -> None:
-        """Write the messages; but raise NotInTransaction where the driver commits each statement."""
-        self.check()
-        await self.session.run_sync(lambda session: write(session.connection(), messages, tables))
+    def write(self, messages: Sequence[Message], tables: TableNames) -> Coroutine[Any, Any, None]:
+        """The same, when awaited; and until it is, the transaction refuses to commit."""
+        return self._write(owed_by_session(self.session.sync_session), messages, tables)
+
+    async def _write(self, owed: Owed, messages: Sequence[Message], tables: TableNames) -> None:
+        owed.paid(self.session.sync_session.get_transaction())
+        await self.session.run_sync(_write_in_session, messages, tables)
 
 
 def scoped(registry: scoped_session[Any]) -> SessionHandle:
@@ -108,6 +128,11 @@ def async_scoped(registry: async_scoped_session[Any]) -> AsyncSessionHandle:
     return AsyncSessionHandle(registry())
 
 
+def _write_in_session(session: Session, messages: Sequence[Message], tables: TableNames) -> None:
+    write(session.connection(), messages, tables)
+    news_of_session(session)
+
+
 def write(connection: Connection, messages: Sequence[Message], tables: TableNames) -> None:
     """Write the messages by the driver's own SQL, in the connection's transaction."""
     dialect, style = _language(connection)
@@ -116,12 +141,19 @@ def write(connection: Connection, messages: Sequence[Message], tables: TableName
             "The SQLAlchemy connection has isolation_level AUTOCOMMIT, so the message would not commit with your data: "
             "take an engine without it for this transaction."
         )
+    if dialect == "sqlite":
+        check_savepoint(connection)
     if not messages:
         return  # exec_driver_sql would run the statement once, without parameters
     statements = put_statements(dialect, style, tables, messages)
-    with translated(messages, tables):
+    several = len(messages) > 1 if dialect == "sqlite" else dialect == "mysql" and len(statements) > 1
+    if several and dialect == "sqlite":
+        begin(connection)
+    with translated(messages, tables), whole(connection.exec_driver_sql, several=several):
         for statement in statements:
             connection.exec_driver_sql(statement.sql, list(statement.rows))
+    if dialect == "sqlite":
+        note_begun(connection)
 
 
 def _language(connection: Connection) -> tuple[Dialect, Style]:
@@ -139,13 +171,13 @@ def commits_by_itself(connection: Connection) -> bool:
     """Whether AUTOCOMMIT is on, in which SQLAlchemy's transaction is one in name only."""
     if connection.dialect.name == "sqlite":
         # A driver that begins nothing is fine when the user did, as in SQLAlchemy's recipe for SQLite.
-        driver: Any = connection.connection.driver_connection
+        driver = sqlite_driver(connection)
         begins = driver.isolation_level is not None and getattr(driver, "autocommit", False) is not True
         return not begins and not driver.in_transaction
     if DIALECTS[connection.dialect.name] == "mysql":
         # `autocommit` is a method of these drivers; of MySQL's own connector alone it is the fact.
-        driver = connection.connection.driver_connection
-        return bool(driver.get_autocommit() if hasattr(driver, "get_autocommit") else driver.autocommit)
+        server: Any = connection.connection.driver_connection
+        return bool(server.get_autocommit() if hasattr(server, "get_autocommit") else server.autocommit)
     return bool(getattr(connection.connection.dbapi_connection, "autocommit", False))
 
 

@@ -10,6 +10,7 @@ from postroom.errors import NotInTransaction
 from postroom.message import Message
 from postroom.stores._put import put_statement
 from postroom.stores.handles._errors import translated
+from postroom.stores.handles._whole import whole, whole_async
 from postroom.tables import TableNames
 
 if TYPE_CHECKING:
@@ -27,15 +28,12 @@ class SqliteHandle:
     def check(self) -> None:
         """Raise NotInTransaction unless BEGIN was run, by the user or by the driver before an earlier write."""
         if not self.connection.in_transaction:
-            raise NotInTransaction(
-                "The sqlite3 connection is not in a transaction, so the message would not commit with your data: "
-                'run connection.execute("BEGIN IMMEDIATE") first.'
-            )
+            raise _not_in_transaction("sqlite3", "", self.connection)
 
     def write(self, messages: Sequence[Message], tables: TableNames) -> None:
         """Write the messages, a row each."""
         statement = put_statement("sqlite", "qmark", tables, messages)
-        with translated(messages, tables):
+        with translated(messages, tables), whole(self.connection.execute, several=len(messages) > 1):
             self.connection.executemany(statement.sql, statement.rows)
 
 
@@ -48,14 +46,26 @@ class AiosqliteHandle:
     def check(self) -> None:
         """Raise NotInTransaction unless BEGIN was run."""
         if not self.connection.in_transaction:
-            raise NotInTransaction(
-                "The aiosqlite connection is not in a transaction, so the message would not commit with your data: "
-                'run await connection.execute("BEGIN IMMEDIATE") first.'
-            )
+            raise _not_in_transaction("aiosqlite", "await ", self.connection)
 
     async def write(self, messages: Sequence[Message], tables: TableNames) -> None:
         """Write the messages, a row each."""
         self.check()
         statement = put_statement("sqlite", "qmark", tables, messages)
         with translated(messages, tables):
-            await self.connection.executemany(statement.sql, statement.rows)
+            async with whole_async(self.connection.execute, several=len(messages) > 1):
+                await self.connection.executemany(statement.sql, statement.rows)
+
+
+def _not_in_transaction(
+    driver: str, awaited: str, connection: sqlite3.Connection | aiosqlite.Connection
+) -> NotInTransaction:
+    """With both ways into a transaction, where the driver has two: people expect `with connection:` to be one."""
+    by_hand = f'run {awaited}connection.execute("BEGIN IMMEDIATE") first'
+    by_writing = (
+        ", or write your data first: the driver begins at your first INSERT or UPDATE, not at `with connection:`"
+    )
+    return NotInTransaction(
+        f"The {driver} connection is not in a transaction, so the message would not commit with your data: "
+        f"{by_hand}{'' if connection.isolation_level is None else by_writing}."
+    )

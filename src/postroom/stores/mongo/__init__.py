@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Self
+from uuid import UUID
 
 from postroom.message import Message
 from postroom.store import (
@@ -21,13 +22,15 @@ from postroom.store import (
     Settled,
     Settlement,
     StoreCapabilities,
+    Told,
 )
+from postroom.stores._names import OURS
 from postroom.stores.handles.mongo import translated
 from postroom.stores.mongo.address import address
 from postroom.stores.mongo.books import Shelves
 from postroom.stores.mongo.desk import Desk
 from postroom.stores.mongo.flow import Flow
-from postroom.stores.mongo.lanes import Lanes
+from postroom.stores.mongo.lanes import Lanes, Terms
 from postroom.stores.mongo.schema import Schema
 from postroom.stores.mongo.server import TRANSACTION_SECONDS, Server, Session
 from postroom.stores.mongo.transaction import Later, MongoTransaction
@@ -38,9 +41,11 @@ from postroom.tables import TableNames
 class MongoStore:
     """See `postroom.store` for what each method promises. Leases are by the server's clock."""
 
-    def __init__(self, url: str, *, tables: TableNames | None = None, lanes: int | None = None) -> None:
+    def __init__(
+        self, url: str, *, tables: TableNames | None = None, lanes: int | None = None, name: str = OURS
+    ) -> None:
         self._tables = tables or TableNames()
-        self._server = Server(address(url, self._tables))
+        self._server = Server(address(url, self._tables), name)
         self._transactions = self._server.address.transactions
         self._shelves = Shelves(self._server, self._tables)
         self._schema = Schema(self._shelves, lanes)
@@ -111,9 +116,16 @@ class MongoStore:
         return await self._lanes.lanes()
 
     async def take(
-        self, owner: str, *, limit: int, lease: timedelta, lost: Lost, now: datetime | None = None
+        self,
+        owner: str,
+        *,
+        limit: int,
+        lease: timedelta,
+        lost: Lost,
+        gone: Collection[str] = (),
+        now: datetime | None = None,
     ) -> Sequence[Lane]:
-        return await self._lanes.take(owner, limit, lease, lost, now)
+        return await self._lanes.take(owner, limit, Terms(lease, lost, gone, now))
 
     async def renew(
         self, owner: str, lanes: Mapping[int, int], *, lease: timedelta, now: datetime | None = None
@@ -124,9 +136,16 @@ class MongoStore:
         return await self._lanes.release(owner, lanes)
 
     async def claim(
-        self, owner: str, lanes: Mapping[int, int], *, limit: int, now: datetime | None = None
+        self,
+        owner: str,
+        lanes: Mapping[int, int],
+        *,
+        limit: int,
+        doubtful: Collection[int] = (),
+        alone: bool = False,
+        now: datetime | None = None,
     ) -> Sequence[Claim]:
-        return await self._flow.claim(owner, lanes, limit, now)
+        return await self._flow.claim(owner, lanes, limit, now, doubtful, alone)
 
     async def settle(self, settlements: Sequence[Settlement], *, now: datetime | None = None) -> Mapping[int, Settled]:
         return await self._flow.settle(settlements, now)
@@ -137,17 +156,17 @@ class MongoStore:
     async def watch(self, woken: Callable[[], None]) -> None:
         await (watch(self._shelves, woken) if self._transactions else no_watch(woken))
 
-    async def reconcile(self, owner: str, lanes: Mapping[int, int], *, held: Collection[int]) -> int:
-        return await self._flow.reconcile(owner, lanes, held)
-
     async def counts(self, *, now: datetime | None = None) -> Counts:
         return await self._desk.counts(now)
+
+    async def ids_between(self, first: UUID, last: UUID, *, limit: int) -> Sequence[UUID]:
+        return await self._desk.ids_between(first, last, limit)
 
     async def find(self, query: Query) -> Sequence[Record]:
         return await self._desk.find(query)
 
-    async def requeue(self, query: Query, *, now: datetime | None = None) -> int:  # noqa: ARG002 - no clock is needed
-        return await self._desk.requeue(query)
+    async def requeue(self, query: Query, *, now: datetime | None = None, told: Told | None = None) -> int:  # noqa: ARG002 - no clock is needed
+        return await self._desk.requeue(query, told)
 
-    async def discard(self, query: Query, *, now: datetime | None = None) -> int:
-        return await self._desk.discard(query, now)
+    async def discard(self, query: Query, *, now: datetime | None = None, told: Told | None = None) -> int:
+        return await self._desk.discard(query, now, told)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
@@ -28,8 +28,8 @@ CHOICES = {"postroom_transactions": ("on", "off"), "postroom_dead": ("outbox", "
 class Address:
     """A URL, taken apart."""
 
-    url: str
-    """For the driver."""
+    url: str = field(repr=False)
+    """For the driver: with the password."""
     shown: str
     database: str
     patience: dict[str, Any]

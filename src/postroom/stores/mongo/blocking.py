@@ -7,21 +7,19 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from threading import Lock
 from typing import TypeAlias
-from uuid import UUID
 
 from pymongo import MongoClient, ReadPreference
 from pymongo.client_session import ClientSession
 from pymongo.collection import Collection as Books
 from pymongo.errors import ConnectionFailure, OperationFailure, PyMongoError
 
+from postroom.stores.mongo.failures import TRANSIENT, UNKNOWN
 from postroom.stores.mongo.handling import SNAPSHOT
 from postroom.stores.mongo.remembering import NO_SUCH_TRANSACTION, Page, Waiting, contended, ended, key, was_second
 from postroom.stores.mongo.server import (
     CODECS,
     MAJORITY,
     TRANSACTION_SECONDS,
-    TRANSIENT,
-    UNKNOWN,
     WRONG_URL,
     Document,
     Server,
@@ -30,6 +28,7 @@ from postroom.stores.mongo.server import (
     require_transactions,
 )
 from postroom.tables import Part, TableNames
+from postroom.transport import Identity
 
 Client: TypeAlias = "MongoClient[Document]"
 
@@ -102,8 +101,8 @@ class BlockingMongoTransaction:
         self._is_fresh = False
         return self._session
 
-    def remember(self, consumer: str, ids: Collection[UUID]) -> set[UUID]:
-        page, waiting = Page.of(consumer, ids), Waiting.begin()
+    def remember(self, consumer: str, events: Collection[Identity]) -> set[Identity]:
+        page, waiting = Page.of(consumer, events), Waiting.begin()
         with self._server.translated():
             while True:
                 try:
@@ -129,14 +128,17 @@ class BlockingMongoTransaction:
         if page.again:
             books.update_many(*page.update, session=self._session)
 
-    def unpark(self, consumer: str, ids: Collection[UUID]) -> None:
+    def unbury(self, consumer: str, events: Collection[Identity]) -> None:
         self._is_fresh = False
         with self._server.translated():
-            wanted = {"_id": {"$in": [key(consumer, str(id_)) for id_ in ids]}}
+            wanted = {"_id": {"$in": [key(consumer, event) for event in events]}}
             self._blocking.books("inbox_dead").delete_many(wanted, session=self._session)
 
     def is_whole(self) -> bool:
-        return self._session.in_transaction
+        return self._session.in_transaction and not self._session.has_ended
+
+    def is_ended(self) -> bool:
+        return not self.is_whole()
 
     def is_away(self) -> bool:
         return not self._session.client.topology_description.has_writable_server()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from operator import itemgetter
 
@@ -12,11 +12,11 @@ from postroom.stores._choose import Seen, fair
 from postroom.stores.mongo.alone import Alone, Overtaken
 from postroom.stores.mongo.books import OPEN, Shelves, among, mine
 from postroom.stores.mongo.closer import CloserLook
+from postroom.stores.mongo.posting import UNMARKED, Posting
 from postroom.stores.mongo.rows import claimed_in
 from postroom.stores.mongo.server import Document, Session
-from postroom.stores.mongo.signs import Signs, signs
+from postroom.stores.mongo.signs import LANES_MAX, Signs, signs
 
-LANES_MAX = 1024
 _seq = itemgetter("seq")
 
 
@@ -29,11 +29,20 @@ class Claiming:
 
     def __init__(self, shelves: Shelves) -> None:
         self._shelves = shelves
-        self._closer, self._alone = CloserLook(shelves), Alone(shelves)
+        self._closer, self._alone, self._posting = CloserLook(shelves), Alone(shelves), Posting(shelves)
 
     async def claim(
-        self, session: Session, owner: str, lanes: Mapping[int, int], limit: int, now: datetime | None
+        self,
+        session: Session,
+        owner: str,
+        lanes: Mapping[int, int],
+        limit: int,
+        now: datetime | None,
+        doubtful: Collection[int] = (),
+        alone: bool = False,
     ) -> Sequence[Claim]:
+        if in_doubt := {lane: lanes[lane] for lane in doubtful if lane in lanes}:
+            await self._drop_orphans(session, owner, in_doubt)
         seen = await signs(self._shelves, session, owner, list(lanes), now)
         if seen.strangers:
             raise StrangersFirst
@@ -48,7 +57,7 @@ class Claiming:
         if session is None:
             await self._alone.look_again(chosen)
         claims = [_claim(owner, epochs[lane], lane, seen, chosen[lane], freed) for lane in sorted(chosen)]
-        written = [_written(claim, seen.at) for claim in claims]
+        written = [_written(claim, seen.at, alone=alone) for claim in claims]
         if session is None:
             await self._alone.lock(claims, seen.claims)
             await self._alone.insert(written, mine(owner, {claim.lane: claim.epoch for claim in claims}))
@@ -57,11 +66,22 @@ class Claiming:
             await self._shelves.claim.insert_many(written, session=session)
         return claims
 
-    async def _drop_stale(self, session: Session, stale: Mapping[int, int]) -> None:
-        """R11, its other form: a claim of an earlier epoch than the lane's was never answered, and nothing of it was sent."""
+    async def _drop_orphans(self, session: Session, owner: str, lanes: Mapping[int, int]) -> None:
+        """R22: claims of mine whose answer was lost; but what was decided is carried out, not undone. Each lane is counted up
+        first. That is its lock: a claim of it whose commit is under way and this one cannot both commit. And where there are
+        no transactions, a claim that is written later than this is known by its number (`Signs.stale`)."""
+        await self._shelves.lane.update_many(mine(owner, lanes), {"$inc": {"claims": 1}}, session=session)
+        orphans = [{"lane": lane, "epoch": epoch} for lane, epoch in lanes.items()]
+        query = {"owner": owner, "$or": orphans}
+        await self._shelves.claim.delete_many({**query, **UNMARKED}, session=session)
+        decided = await self._shelves.claim.find(query, session=session).to_list()
+        await self._posting.carry_out(session, decided)
+
+    async def _drop_stale(self, session: Session, stale: Collection[int]) -> None:
+        """R11, its other form: a claim of an earlier epoch than the lane's, or with an earlier number than its last one, was
+        never answered, and nothing of it was sent."""
         if stale:
-            older = [{"lane": lane, "epoch": {"$lt": epoch}} for lane, epoch in stale.items()]
-            await self._shelves.claim.delete_many({"$or": older}, session=session)
+            await self._shelves.claim.delete_many({"_id": among(stale), **UNMARKED}, session=session)
 
     async def _lines(
         self, session: Session, lanes: Sequence[int], want: int, at: datetime, seen: Signs
@@ -126,7 +146,7 @@ class Claiming:
 def _odd(found: Document, at: datetime, held: set[str]) -> bool:
     """It has to wait, or to travel alone: its lane wants a closer look."""
     due_at = found.get("due_at")
-    return bool(found.get("solo")) or (due_at is not None and due_at > at) or found.get("key") in held
+    return bool(found.get("lost")) or (due_at is not None and due_at > at) or found.get("key") in held
 
 
 def _claim(owner: str, epoch: int, lane: int, seen: Signs, chosen: Sequence[Document], freed: set[str]) -> Claim:
@@ -136,10 +156,10 @@ def _claim(owner: str, epoch: int, lane: int, seen: Signs, chosen: Sequence[Docu
     keys = frozenset(key for each in chosen if (key := each.get("key")) in freed) if freed else frozenset()
     # Never used again (R3): how many claims of this lane there were, and the lane.
     claim_id = (seen.claims[lane] + 1) * LANES_MAX + lane
-    return Claim(claim_id, lane, epoch, owner, bool(chosen[0].get("solo")), messages, keys)
+    return Claim(claim_id, lane, epoch, owner, max(each.get("lost", 0) for each in chosen), messages, keys)
 
 
-def _written(claim: Claim, at: datetime) -> Document:
+def _written(claim: Claim, at: datetime, *, alone: bool) -> Document:
     return {
         "_id": claim.id,
         "lane": claim.lane,
@@ -147,4 +167,5 @@ def _written(claim: Claim, at: datetime) -> Document:
         "owner": claim.owner,
         "seqs": [claimed.seq for claimed in claim.messages],
         "claimed_at": at,
+        "alone": alone,
     }

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from math import inf
 
-from postroom.stores._choose import Choice, Seen, alone, look, look_behind
+from postroom.stores._choose import Choice, Seen, company, look, look_behind
 from postroom.stores.mongo.books import OPEN, Shelves, among
 from postroom.stores.mongo.holds import Holds
 from postroom.stores.mongo.rows import LOOK, seen_in
@@ -33,7 +33,7 @@ class CloserLook:
             choice = await self._walk(session, lane, want, at)
             moved, keys = await self._look_behind(session, lane, want, at, choice) if signs.any_freed else (0, set())
             freed |= keys
-            line = alone(seen for seen in choice.ready if seen.seq <= ceiling)
+            line = company(sorted(seen for seen in choice.ready if seen.seq <= ceiling))
             if line or (not moved and ceiling == inf):
                 return line, freed
 

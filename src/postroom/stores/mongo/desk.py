@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
+from uuid import UUID
 
-from postroom.store import Counts, Query, Record, Status
+from postroom.store import Counts, Query, Record, Status, Told
+from postroom.stores._chunks import Chunk, Done, end_of, in_chunks
 from postroom.stores.mongo.books import OPEN, Shelves, among, bare, zoned
 from postroom.stores.mongo.dead import Dead
 from postroom.stores.mongo.holds import Holds
@@ -81,6 +83,17 @@ class Desk:
             await self._strangers.welcome()
         return await self._server.run(lambda tx: self._find(tx, query))
 
+    async def ids_between(self, first: UUID, last: UUID, limit: int) -> Sequence[UUID]:
+        await self._server.open()
+        among_them = {"$gte": str(first), "$lte": str(last)}
+        either = {"$or": [{"_id": among_them}, {"id": among_them}]}
+
+        async def ids(session: Session) -> list[UUID]:
+            found = self._shelves.outbox.find(either, {"id": 1}, session=session, limit=limit)
+            return sorted(UUID(each.get("id") or each["_id"]) for each in await found.to_list())
+
+        return await self._server.run(ids)
+
     async def _find(self, session: Session, query: Query) -> Sequence[Record]:
         flying = await self._flying(session)
         found = self._shelves.outbox.find(
@@ -102,15 +115,21 @@ class Desk:
             return []
         return await self._shelves.outbox.find({"seq": among(seqs), **OPEN}, {"attempts": 1}, session=session).to_list()
 
-    async def requeue(self, query: Query) -> int:
+    async def requeue(self, query: Query, told: Told | None) -> int:
+        top = await self._begin()
+        return await in_chunks(top, lambda chunk: self._server.run(lambda tx: self._requeue(tx, query, chunk)), told)
+
+    async def _begin(self) -> int:
+        """Give what strangers wrote its place; the last seq that there is then."""
         await self._server.open()
         with self._server.translated():
             await self._strangers.welcome()
-        return await self._server.run(lambda tx: self._requeue(tx, query))
+            last = await self._shelves.outbox.find_one({"seq": {"$ne": None}}, {"seq": 1}, sort=[("seq", -1)])
+        return int(last["seq"]) if last else 0
 
-    async def _requeue(self, session: Session, query: Query) -> int:
+    async def _requeue(self, session: Session, query: Query, chunk: Chunk) -> Done:
         """Back to pending, with the same id and place. Behind a hold it waits its turn; its key is looked after next."""
-        rows = await self._matching(session, query, "dead", "failed")
+        rows = await self._matching(session, query, chunk, "dead", "failed")
         await self._dead.back(session, rows)
         keys = {each["key"] for each in rows if each.get("key") is not None}
         holds = self._shelves.hold.find({"_id": among(keys)}, {"_id": 1}, session=session)
@@ -126,16 +145,16 @@ class Desk:
                 ]
                 await self._shelves.outbox.update_many({"seq": among(seqs), **NOT_GONE}, again, session=session)
         await self._let_go(session, keys)
-        return len(rows)
+        return Done(len(rows), end_of([each["seq"] for each in rows], chunk))
 
-    async def discard(self, query: Query, now: datetime | None) -> int:
-        await self._server.open()
-        with self._server.translated():
-            await self._strangers.welcome()
-        return await self._server.run(lambda tx: self._discard(tx, query, now))
+    async def discard(self, query: Query, now: datetime | None, told: Told | None) -> int:
+        top = await self._begin()
+        return await in_chunks(
+            top, lambda chunk: self._server.run(lambda tx: self._discard(tx, query, chunk, now)), told
+        )
 
-    async def _discard(self, session: Session, query: Query, now: datetime | None) -> int:
-        rows = await self._matching(session, query, "dead", "failed", "pending")
+    async def _discard(self, session: Session, query: Query, chunk: Chunk, now: datetime | None) -> Done:
+        rows = await self._matching(session, query, chunk, "dead", "failed", "pending")
         await self._dead.back(session, rows)
         at = await self._shelves.clock(session, now)
         if rows:
@@ -143,7 +162,7 @@ class Desk:
             seqs = among([each["seq"] for each in rows])
             await self._shelves.outbox.update_many({"seq": seqs, **NOT_GONE}, closed, session=session)
         await self._let_go(session, {each["key"] for each in rows if each.get("key") is not None})
-        return len(rows)
+        return Done(len(rows), end_of([each["seq"] for each in rows], chunk))
 
     async def _let_go(self, session: Session, keys: Collection[str]) -> None:
         """Let go of the keys that need not wait any longer; also of those that a command left which died just here."""
@@ -152,12 +171,16 @@ class Desk:
         else:
             await self._holds.look_after(session, keys)
 
-    async def _matching(self, session: Session, query: Query, *statuses: Status) -> list[Document]:
+    async def _matching(self, session: Session, query: Query, chunk: Chunk, *statuses: Status) -> list[Document]:
         """Those that a person means and may change: nothing in flight, nothing of another status."""
         flying = list(await self._flying(session))
         allowed = {"$or": [_status(status, flying) for status in statuses]}
-        wanted = {"$and": [_filter(query, flying), allowed]}
-        return await self._shelves.outbox.find(wanted, {"seq": 1, "key": 1}, session=session).to_list()
+        part = {"seq": {"$gt": chunk.after, "$lte": chunk.top}}
+        wanted = {"$and": [part, _filter(query, flying), allowed]}
+        found = self._shelves.outbox.find(
+            wanted, {"seq": 1, "key": 1}, session=session, sort=[("seq", 1)], limit=chunk.size
+        )
+        return await found.to_list()
 
 
 def _filter(query: Query, flying: Collection[int]) -> Document:
@@ -171,6 +194,8 @@ def _filter(query: Query, flying: Collection[int]) -> Document:
         parts.append({"type": query.type})
     if query.key is not None:
         parts.append({"key": query.key})
+    if query.before is not None:
+        parts.append({"seq": {"$lt": query.before}})
     if query.since is not None:
         parts.append({"created_at": {"$gte": bare(query.since)}})
     return {"$and": parts} if parts else {}

@@ -1,8 +1,10 @@
-"""Messages on their way out: claim, settle, reconcile."""
+"""Messages on their way out: claim, settle."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
 from datetime import datetime
 
 from postroom.store import Claim, Settled, Settlement
@@ -10,7 +12,7 @@ from postroom.stores.mongo.alone import Overtaken
 from postroom.stores.mongo.books import Shelves, among, bare
 from postroom.stores.mongo.claiming import Claiming, StrangersFirst
 from postroom.stores.mongo.notes import Place, notes
-from postroom.stores.mongo.posting import UNMARKED, Posting
+from postroom.stores.mongo.posting import Posting
 from postroom.stores.mongo.server import Document, Session
 from postroom.stores.mongo.signs import anything
 from postroom.stores.mongo.strangers import Strangers
@@ -23,11 +25,26 @@ class Flow:
         self._shelves, self._server = shelves, shelves.server
         self._posting, self._claiming = Posting(shelves), Claiming(shelves)
         self._strangers = Strangers(shelves)
+        self._turn = nullcontext() if self._server.address.transactions else asyncio.Lock()
+        """Without transactions one claim at a time: the number of a lane is written before the claim, and in between a second
+        claim of the same relay would find the lane free. A relay claims through one store, so this is enough. What another
+        relay takes is told by the lane's epoch, and a claim whose answer was lost by its number."""
 
-    async def claim(self, owner: str, lanes: Mapping[int, int], limit: int, now: datetime | None) -> Sequence[Claim]:
+    async def claim(
+        self,
+        owner: str,
+        lanes: Mapping[int, int],
+        limit: int,
+        now: datetime | None,
+        doubtful: Collection[int] = (),
+        alone: bool = False,
+    ) -> Sequence[Claim]:
         while True:
             try:
-                return await self._server.run(lambda tx: self._claiming.claim(tx, owner, lanes, limit, now))
+                async with self._turn:
+                    return await self._server.run(
+                        lambda tx: self._claiming.claim(tx, owner, lanes, limit, now, doubtful, alone)
+                    )
             except Overtaken:
                 continue
             except StrangersFirst:
@@ -65,17 +82,6 @@ class Flow:
 
     async def peek(self, lanes: Collection[int], now: datetime | None) -> bool:
         return await self._server.ask(lambda: anything(self._shelves, lanes, now))
-
-    async def reconcile(self, owner: str, lanes: Mapping[int, int], held: Collection[int]) -> int:
-        orphans = [{"lane": lane, "epoch": epoch} for lane, epoch in lanes.items()]
-        if not orphans:
-            return 0
-        query = {"owner": owner, "$or": orphans, "_id": {"$nin": list(held)}}
-        dropped = await self._server.ask(lambda: self._shelves.claim.delete_many({**query, **UNMARKED}))
-        # What was decided is not undone, and its answer was lost as well.
-        decided = await self._server.ask(lambda: self._shelves.claim.find(query).to_list())
-        await self._server.run(lambda tx: self._posting.carry_out(tx, decided))
-        return dropped.deleted_count + len(decided)
 
 
 def _mark(settlement: Settlement, at: datetime) -> Document:

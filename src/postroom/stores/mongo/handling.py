@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager, suppress
-from uuid import UUID
 
 from pymongo import ReadPreference
 from pymongo.asynchronous.client_session import AsyncClientSession
@@ -14,8 +13,10 @@ from pymongo.errors import ConnectionFailure, OperationFailure, PyMongoError
 from pymongo.read_concern import ReadConcern
 
 from postroom.stores.mongo.books import Shelves
+from postroom.stores.mongo.failures import TRANSIENT
 from postroom.stores.mongo.remembering import NO_SUCH_TRANSACTION, Page, Waiting, contended, ended, key, was_second
-from postroom.stores.mongo.server import ABORT_SECONDS, MAJORITY, TRANSACTION_SECONDS, TRANSIENT, commit
+from postroom.stores.mongo.server import ABORT_SECONDS, MAJORITY, TRANSACTION_SECONDS, commit
+from postroom.transport import Identity
 
 SNAPSHOT = ReadConcern("snapshot")
 
@@ -32,8 +33,8 @@ class MongoInboxTransaction:
         self._is_fresh = False
         return self._session
 
-    async def remember(self, consumer: str, ids: Collection[UUID]) -> set[UUID]:
-        page, waiting = Page.of(consumer, ids), Waiting.begin()
+    async def remember(self, consumer: str, events: Collection[Identity]) -> set[Identity]:
+        page, waiting = Page.of(consumer, events), Waiting.begin()
         with self._server.translated():
             while True:
                 try:
@@ -59,14 +60,17 @@ class MongoInboxTransaction:
         if page.again:
             await books.update_many(*page.update, session=self._session)
 
-    async def unpark(self, consumer: str, ids: Collection[UUID]) -> None:
+    async def unbury(self, consumer: str, events: Collection[Identity]) -> None:
         self._is_fresh = False
         with self._server.translated():
-            wanted = {"_id": {"$in": [key(consumer, str(id_)) for id_ in ids]}}
+            wanted = {"_id": {"$in": [key(consumer, event) for event in events]}}
             await self._shelves.inbox_dead.delete_many(wanted, session=self._session)
 
     def is_whole(self) -> bool:
-        return self._session.in_transaction
+        return self._session.in_transaction and not self._session.has_ended
+
+    def is_ended(self) -> bool:
+        return not self.is_whole()
 
     def is_away(self) -> bool:
         return not self._session.client.topology_description.has_writable_server()

@@ -7,29 +7,32 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from typing import Any, Self, TypeVar
-from uuid import UUID
 
 from pymongo import ReturnDocument
 from pymongo.errors import DuplicateKeyError
 
 from postroom.clock import utcnow
 from postroom.errors import ConfigError, StoreError
-from postroom.inbox_store import Outcome, Parked, ParkedQuery
-from postroom.stores._inbox import in_turn, park_row, parked_of, shortened
+from postroom.inbox_store import UNFINISHED, DeadDelivery, DeadQuery, Known, KnownQuery, Outcome
+from postroom.stores._inbox import dead_of, dead_row, in_turn, kept_source, known_of
+from postroom.stores._texts import kept_code, kept_error
 from postroom.stores.mongo.address import address
 from postroom.stores.mongo.blocking import BlockingMongoTransaction, BlockingServer
 from postroom.stores.mongo.books import Shelves, among, bare, zoned
 from postroom.stores.mongo.handling import MongoInboxTransaction, handling
-from postroom.stores.mongo.remembering import OPEN, key
+from postroom.stores.mongo.remembering import MADE, ONE_MORE, OPEN, key, of_any_source
 from postroom.stores.mongo.schema import Schema
 from postroom.stores.mongo.server import Document, Server, Session
 from postroom.tables import TableNames
-from postroom.transport import Delivery
+from postroom.transport import Delivery, Identity
 
 Result = TypeVar("Result")
 TRIES = 6
 ROW = ("attributes", "headers", "body", "topic", "attempts", "code", "error", "dead_at", "requeued_at")
-"""What `parked_of` reads after the consumer."""
+"""What `dead_of` reads after the consumer and the source."""
+NAME = ("consumer", "source", "message_id")
+KNOWN = ("outcome", "attempts", "at", "last_error_code", "last_error")
+"""What `known_of` reads after the name."""
 
 
 class MongoInbox:
@@ -62,10 +65,16 @@ class MongoInbox:
         with self._blocking.transaction() as tx:
             yield tx
 
-    async def failed(self, consumer: str, id: UUID, code: str, error: str) -> int:
-        wanted = {"_id": key(consumer, str(id)), "outcome": among(OPEN)}
-        facts = {"outcome": "failing", "at": bare(utcnow()), "last_error_code": code, "last_error": shortened(error)}
-        update = {"$set": facts, "$inc": {"attempts": 1}}
+    async def failed(self, consumer: str, event: Identity, code: str, error: str) -> int:
+        wanted = {"_id": key(consumer, event), "outcome": among(OPEN)}
+        facts = {
+            "outcome": "failing",
+            "at": bare(utcnow()),
+            "last_error_code": kept_code(code),
+            "last_error": kept_error(error),
+        }
+        attempts = {"$add": [MADE, 1]} if code == UNFINISHED else ONE_MORE
+        update = [{"$set": {"attempts": attempts} | {name: {"$literal": value} for name, value in facts.items()}}]
 
         async def failed() -> Document | None:
             books, after = self._shelves.inbox, ReturnDocument.AFTER
@@ -78,33 +87,46 @@ class MongoInbox:
         found = await self._server.ask(failed)
         return int(found["attempts"]) if found else 0
 
-    async def bury(self, consumer: str, delivery: Delivery, code: str, error: str) -> None:
-        name, at = key(consumer, delivery.message.id_text), bare(utcnow())
-        facts = {"outcome": "dead", "at": at, "last_error_code": code, "last_error": shortened(error)}
+    async def bury(self, consumer: str, delivery: Delivery, code: str, error: str, *, committed: bool = False) -> None:
+        name, at = key(consumer, delivery.identity), bare(utcnow())
+        facts = {"outcome": "dead", "at": at, "last_error_code": kept_code(code), "last_error": kept_error(error)}
 
         async def bury(tx: Session) -> None:
             known = await self._shelves.inbox.find_one({"_id": name}, session=tx)
-            if known is not None and known["outcome"] == "handled":
+            if known is not None and known["outcome"] == "handled" and not committed:
                 return
             attempts = 0 if known is None else known["attempts"]
             update = {"$set": facts, "$setOnInsert": {"attempts": 0}}
             await self._shelves.inbox.update_one({"_id": name}, update, upsert=True, session=tx)
-            row = park_row(consumer, delivery, attempts, code, error)
-            parked = {each: row[each] for each in ("type", "key", *ROW) if each in row} | {"dead_at": at}
-            await self._shelves.inbox_dead.replace_one({"_id": name}, parked, upsert=True, session=tx)
+            row = dead_row(consumer, delivery, attempts, code, error)
+            dead = {each: row[each] for each in ("type", "key", *ROW) if each in row} | {"dead_at": at}
+            await self._shelves.inbox_dead.replace_one({"_id": name}, dead, upsert=True, session=tx)
 
         await self._run(bury)
 
-    async def parked(self, query: ParkedQuery) -> Sequence[Parked]:
+    async def known(self, query: KnownQuery) -> Sequence[Known]:
+        facts: dict[str, Any] = {"_id.consumer": query.consumer, "outcome": query.outcome}
+        wanted: Document = {name: value for name, value in facts.items() if value is not None}
+        if query.source is not None:
+            wanted["_id.source"] = kept_source(query.source)
+        if query.ids and query.consumer is not None:  # by the documents' own names, which is an index
+            wanted["$or"] = [of_any_source(query.consumer, id_) for id_ in in_turn(query.ids)]
+        elif query.ids:
+            wanted["_id.message_id"] = among(in_turn(query.ids))
+        order, books, limit = [("at", -1), ("_id", -1)], self._shelves.inbox, query.limit or 0
+        found = await self._server.ask(lambda: books.find(wanted, sort=order, limit=limit).to_list())
+        return [known_of([*map(each["_id"].get, NAME), *map(each.get, KNOWN)], zoned) for each in reversed(found)]
+
+    async def dead(self, query: DeadQuery) -> Sequence[DeadDelivery]:
         wanted = _filter(query)
         if query.requeued is not None:
             wanted["requeued_at"] = {"$ne": None} if query.requeued else None
         order = [("dead_at", 1), ("_id", 1)]
         books, limit = self._shelves.inbox_dead, query.limit or 0
         found = await self._server.ask(lambda: books.find(wanted, sort=order, limit=limit).to_list())
-        return [parked_of([each["_id"]["consumer"], *map(each.get, ROW)], zoned) for each in found]
+        return [dead_of([each["_id"]["consumer"], each["_id"]["source"], *map(each.get, ROW)], zoned) for each in found]
 
-    async def requeue(self, query: ParkedQuery) -> int:
+    async def requeue(self, query: DeadQuery) -> int:
         async def requeue(tx: Session) -> int:
             at, dead = bare(utcnow()), self._shelves.inbox_dead
             found = await dead.find(_filter(query) | {"requeued_at": None}, {"_id": 1}, session=tx).to_list()
@@ -127,8 +149,8 @@ class MongoInbox:
             counts.setdefault(each["_id"]["consumer"], {})[each["_id"]["outcome"]] = each["number"]
         return counts
 
-    async def purge(self, before: datetime, *, limit: int = 10_000) -> int:
-        old: Document = {"at": {"$lt": bare(before)}, "outcome": {"$ne": "dead"}}
+    async def purge(self, consumer: str, before: datetime, *, limit: int = 10_000) -> int:
+        old: Document = {"_id.consumer": consumer, "at": {"$lt": bare(before)}, "outcome": {"$ne": "dead"}}
 
         async def forget() -> int:
             books = self._shelves.inbox
@@ -159,7 +181,7 @@ class MongoInbox:
         raise AssertionError  # the last try returns or raises
 
 
-def _filter(query: ParkedQuery) -> Document:
+def _filter(query: DeadQuery) -> Document:
     wanted: dict[str, Any] = {"_id.consumer": query.consumer, "type": query.type, "key": query.key, "code": query.code}
     found = {name: value for name, value in wanted.items() if value is not None}
     return found | ({"_id.message_id": among(in_turn(query.ids))} if query.ids else {})

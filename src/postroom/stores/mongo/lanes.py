@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from postroom.store import Lane, Lost, RelayInfo
-from postroom.stores._choose import after_a_crash
+from postroom.stores._choose import LostRow, after_a_crash
 from postroom.stores.mongo.books import OPEN, Shelves, among, bare, mine, zoned
 from postroom.stores.mongo.holds import Holds
 from postroom.stores.mongo.notes import notes, places_of
@@ -17,6 +18,16 @@ MEETING_SECONDS = 0.5
 """How long a take of many lanes is tried again; then they are taken one by one, and those that are held are left."""
 
 
+class Terms(NamedTuple):
+    """On which terms lanes are taken."""
+
+    lease: timedelta
+    lost: Lost
+    gone: Collection[str]
+    """Owners whose lanes may be taken although their leases run."""
+    now: datetime | None
+
+
 class Lanes:
     """Each method is a transaction, or one write."""
 
@@ -25,7 +36,8 @@ class Lanes:
         self._posting, self._holds = Posting(shelves), Holds(shelves)
 
     async def join(self, relay: RelayInfo, now: datetime | None) -> None:
-        facts = {"name": relay.name, "host": relay.host, "pid": relay.pid, "version": relay.version}
+        fields = ("name", "host", "pid", "version", "process")
+        facts = {field: getattr(relay, field) for field in fields}
         seen: Document = {"$currentDate": {"seen_at": True}} if now is None else {"$set": {"seen_at": bare(now)}}
         told = {"$setOnInsert": facts, **seen}
         await self._server.ask(lambda: self._shelves.relay.update_one({"_id": relay.owner}, told, upsert=True))
@@ -42,19 +54,15 @@ class Lanes:
             _lane(each) for each in await self._server.ask(lambda: self._shelves.lane.find(sort=[("_id", 1)]).to_list())
         ]
 
-    async def take(self, owner: str, limit: int, lease: timedelta, lost: Lost, now: datetime | None) -> Sequence[Lane]:
+    async def take(self, owner: str, limit: int, terms: Terms) -> Sequence[Lane]:
         if limit < 1:
             return []
         try:
-            return await self._server.run(
-                lambda tx: self._take(tx, owner, limit, lease, lost, now), patience=MEETING_SECONDS
-            )
+            return await self._server.run(lambda tx: self._take(tx, owner, limit, terms), patience=MEETING_SECONDS)
         except Contended:
-            return await self._take_each(owner, limit, lease, lost, now)
+            return await self._take_each(owner, limit, terms)
 
-    async def _take_each(
-        self, owner: str, limit: int, lease: timedelta, lost: Lost, now: datetime | None
-    ) -> Sequence[Lane]:
+    async def _take_each(self, owner: str, limit: int, terms: Terms) -> Sequence[Lane]:
         """One by one: a lane that somebody's transaction holds, who may be dead, keeps nobody from the others."""
         taken: list[Lane] = []
         for lane in await self.lanes():
@@ -62,7 +70,7 @@ class Lanes:
                 break
             try:
                 taken += await self._server.run(
-                    lambda tx, lane=lane: self._take(tx, owner, 1, lease, lost, now, {"_id": lane.lane}),  # type: ignore[misc]  # a default of a lambda
+                    lambda tx, lane=lane: self._take(tx, owner, 1, terms, {"_id": lane.lane}),  # type: ignore[misc]  # a default of a lambda
                     patience=0,
                 )
             except Contended:
@@ -74,14 +82,13 @@ class Lanes:
         session: Session,
         owner: str,
         limit: int,
-        lease: timedelta,
-        lost: Lost,
-        now: datetime | None,
+        terms: Terms,
         which: Document = {},  # noqa: B006 - never changed
     ) -> Sequence[Lane]:
+        lease, lost, gone, now = terms
         at = await self._shelves.clock(session, now)
-        # R5: free, or its lease ran out by the server's clock.
-        free = {**which, "$or": [{"owner": None}, {"lease_until": {"$lt": at}}]}
+        # R5: free, or its lease ran out by the server's clock, or its owner's process is gone.
+        free = {**which, "$or": [{"owner": None}, {"lease_until": {"$lt": at}}, {"owner": among(gone)}]}
         found = await self._shelves.lane.find(free, session=session, sort=[("_id", 1)], limit=limit).to_list()
         if not found:
             return []
@@ -98,7 +105,7 @@ class Lanes:
         """R6: count an attempt for what an earlier owner had in flight here, and drop its claims, also mine. Marking
         them is what stops that owner's settle; what it had marked before is carried out as it said."""
         claims = await self._shelves.claim.find(
-            {"lane": among(lanes)}, {"seqs": 1, "mark": 1}, session=session
+            {"lane": among(lanes)}, {"seqs": 1, "mark": 1, "alone": 1}, session=session
         ).to_list()
         flying = [each for each in claims if each.get("mark") is None]
         await self._posting.mark(session, await self._lost(session, flying, lost, at), lost=True)
@@ -112,13 +119,15 @@ class Lanes:
     ) -> dict[int, Document]:
         """The mark of each of these claims, that were lost with their relay."""
         seqs = [seq for each in claims for seq in each["seqs"]]
-        facts = {"_id": 0, "seq": 1, "key": 1, "attempts": 1, "lane": 1}
+        facts = {"_id": 0, "seq": 1, "key": 1, "attempts": 1, "lost": 1, "lane": 1}
         rows = await self._shelves.outbox.find({"seq": among(seqs), **OPEN}, facts, session=session).to_list()
         marks: dict[int, Document] = {}
         for claim in claims:
             mine = [each for each in rows if each["seq"] in set(claim["seqs"])]
-            verdicts, keys = after_a_crash([(each["seq"], each.get("key"), each["attempts"]) for each in mine], lost)
-            marks[claim["_id"]] = {"notes": notes(verdicts, places_of(mine), at, solo=True), "keys": sorted(keys)}
+            lost_rows = [LostRow(each["seq"], each.get("key"), each["attempts"], each.get("lost", 0)) for each in mine]
+            alone = claim["seqs"] if claim.get("alone") else ()
+            verdicts, keys = after_a_crash(lost_rows, lost, alone)
+            marks[claim["_id"]] = {"notes": notes(verdicts, places_of(mine), at, lost=True), "keys": sorted(keys)}
         return marks
 
     async def renew(
@@ -162,6 +171,7 @@ def _relay(found: Document) -> RelayInfo:
         host=found["host"],
         pid=found["pid"],
         version=found["version"],
+        process=found.get("process", ""),
         seen_at=zoned(found["seen_at"]),
     )
 

@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 
 from pymongo import UpdateMany
 
-from postroom.store import ERROR_MAX, Buried, Expired, Published, Retry, Verdict
+from postroom.store import Buried, Expired, Published, Retry, Verdict
+from postroom.stores._texts import kept_code, kept_error
 from postroom.stores.mongo.books import ASIDE, OPEN, among
 from postroom.stores.mongo.server import Document
 
-DONE: Document = ASIDE | {"solo": ""}
+DONE: Document = ASIDE | {"lost": ""}
 SENT: Document = DONE | {"last_error_code": "", "last_error": ""}
 
 
@@ -30,17 +31,17 @@ def places_of(found: Sequence[Document]) -> dict[int, Place]:
 
 
 def notes(
-    verdicts: Mapping[int, Verdict], places: Mapping[int, Place], at: datetime, *, solo: bool = False
+    verdicts: Mapping[int, Verdict], places: Mapping[int, Place], at: datetime, *, lost: bool = False
 ) -> list[Document]:
     """A note for each message that the verdicts change: which fields it gets, and whether a try was spent."""
     return [
-        {"seq": seq, "spent": spent, "facts": facts}
+        {"seq": seq, "spent": spent, "facts": facts, "lost": int(lost)}
         for seq, verdict in sorted(verdicts.items())
-        for facts, spent in _meaning(verdict, places[seq], at, solo=solo)
+        for facts, spent in _meaning(verdict, places[seq], at)
     ]
 
 
-def _meaning(verdict: Verdict, place: Place, at: datetime, *, solo: bool) -> Iterable[tuple[Document, int]]:
+def _meaning(verdict: Verdict, place: Place, at: datetime) -> Iterable[tuple[Document, int]]:
     match verdict:
         case Published():
             yield {"outcome": "published", "settled_at": at, "tried_at": at}, 1
@@ -51,12 +52,11 @@ def _meaning(verdict: Verdict, place: Place, at: datetime, *, solo: bool) -> Ite
             yield {"outcome": "dead", "settled_at": at, "tried_at": at, **_error(verdict), **parks}, 1
         case Retry(after=after, spent=spent):
             aside: Document = {"later": place.lane} if place.key is None else {"behind": place.key}
-            travels: Document = {"solo": True} if solo else {}
-            yield {"tried_at": at, "due_at": at + after, **_error(verdict), **aside, **travels}, int(spent)
+            yield {"tried_at": at, "due_at": at + after, **_error(verdict), **aside}, int(spent)
 
 
 def _error(verdict: Buried | Retry) -> Document:
-    return {"last_error_code": verdict.code, "last_error": verdict.error[:ERROR_MAX]}
+    return {"last_error_code": kept_code(verdict.code), "last_error": kept_error(verdict.error)}
 
 
 def writes(claim: int, noted: Iterable[Document]) -> list[UpdateMany]:
@@ -78,7 +78,8 @@ def _update(claim: int, note: Document) -> Document:
     facts: Document = note["facts"]
     outcome = facts.get("outcome")
     gone = SENT if outcome == "published" else DONE if outcome else ASIDE
-    return {"$set": {**facts, "by": claim}, "$inc": {"attempts": note["spent"]}, "$unset": _without(gone, facts)}
+    counted: Document = {"attempts": note["spent"]} | ({} if outcome else {"lost": note["lost"]})
+    return {"$set": {**facts, "by": claim}, "$inc": counted, "$unset": _without(gone, facts)}
 
 
 def published(at: datetime | None) -> Document:

@@ -11,15 +11,18 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
 
+from bson import MaxKey
 from pymongo.errors import PyMongoError
 
 from postroom.clock import utcnow
 from postroom.errors import StoreError, StoreUnavailable
-from postroom.stores._inbox import in_turn
+from postroom.inbox_store import UNFINISHED
+from postroom.stores._inbox import kept_source
 from postroom.stores.mongo.books import among, bare
-from postroom.stores.mongo.server import TRANSIENT, Document
+from postroom.stores.mongo.failures import TRANSIENT
+from postroom.stores.mongo.server import Document
+from postroom.transport import Identity
 
 PATIENCE_SECONDS = 60.0
 """How long somebody waits for a transaction: the server ends those that are older, unless it is told otherwise."""
@@ -27,11 +30,21 @@ PAUSE_MAX_SECONDS = 0.1
 DUPLICATE_KEY, NO_SUCH_TRANSACTION = 11000, 251
 OPEN = ("failing", "requeued")
 """The outcomes that are none: it may be handled again."""
+MADE: Document = {"$ifNull": ["$attempts", 0]}
+"""The tries made so far."""
+ONE_MORE: Document = {"$add": [MADE, {"$cond": [{"$eq": ["$last_error_code", UNFINISHED]}, 0, 1]}]}
+"""The same with this one, unless it was counted before it began."""
 
 
-def key(consumer: str, id_: str) -> Document:
+def key(consumer: str, event: Identity) -> Document:
     """The name of a document, in the inbox and among the dead."""
-    return {"consumer": consumer, "message_id": id_}
+    return {"consumer": consumer, "message_id": str(event.id), "source": kept_source(event.source)}
+
+
+def of_any_source(consumer: str, id_: str) -> Document:
+    """The names of all documents with this id, whatever their source: a range, so that an index finds them."""
+    first = {"consumer": consumer, "message_id": id_}
+    return {"_id": {"$gte": first, "$lt": {**first, "source": MaxKey()}}}
 
 
 @dataclass(slots=True)
@@ -39,39 +52,45 @@ class Page:
     """Some messages, and what is to be written of them once it is known which are there."""
 
     consumer: str
-    ids: list[str]
-    new: list[str]
-    again: list[str]
+    events: list[Identity]
+    new: list[Identity]
+    again: list[Identity]
 
     @classmethod
-    def of(cls, consumer: str, ids: Collection[UUID]) -> Page:
-        return cls(consumer, in_turn(ids), [], [])
+    def of(cls, consumer: str, events: Collection[Identity]) -> Page:
+        # In an order that is the same for all: two who want several wait for each other, never in a circle.
+        return cls(consumer, sorted(events), [], [])
 
     @property
     def wanted(self) -> Document:
-        return {"_id": among([key(self.consumer, id_) for id_ in self.ids])}
+        return self._named(self.events)
+
+    def _named(self, events: Collection[Identity]) -> Document:
+        return {"_id": among([key(self.consumer, event) for event in events])}
 
     def compare(self, found: Collection[Document]) -> None:
         """Tell apart what is not there, and what waits for another try."""
-        outcomes = {each["_id"]["message_id"]: each["outcome"] for each in found}
-        self.new = [id_ for id_ in self.ids if id_ not in outcomes]
-        self.again = [id_ for id_ in self.ids if outcomes.get(id_) in OPEN]
+        outcomes = {(each["_id"]["source"], each["_id"]["message_id"]): each["outcome"] for each in found}
+        found_of = {event: outcomes.get((kept_source(event.source), str(event.id))) for event in self.events}
+        self.new = [event for event, outcome in found_of.items() if outcome is None]
+        self.again = [event for event, outcome in found_of.items() if outcome in OPEN]
 
     @property
     def documents(self) -> list[Document]:
         at = bare(utcnow())
-        return [{"_id": key(self.consumer, id_), "outcome": "handled", "attempts": 1, "at": at} for id_ in self.new]
+        handled = {"outcome": "handled", "attempts": 1, "at": at}
+        return [{"_id": key(self.consumer, event), **handled} for event in self.new]
 
     @property
-    def update(self) -> tuple[Document, Document]:
+    def update(self) -> tuple[Document, list[Document]]:
         """What waits for another try is handled now."""
-        wanted = {"_id": among([key(self.consumer, id_) for id_ in self.again]), "outcome": among(OPEN)}
-        handled = {"$set": {"outcome": "handled", "at": bare(utcnow())}, "$inc": {"attempts": 1}}
-        return wanted, handled | {"$unset": {"last_error_code": "", "last_error": ""}}
+        wanted = self._named(self.again) | {"outcome": among(OPEN)}
+        handled = {"$set": {"outcome": "handled", "at": bare(utcnow()), "attempts": ONE_MORE}}
+        return wanted, [handled, {"$unset": ["last_error_code", "last_error"]}]
 
     @property
-    def unknown(self) -> set[UUID]:
-        return {UUID(id_) for id_ in (*self.new, *self.again)}
+    def unknown(self) -> set[Identity]:
+        return {*self.new, *self.again}
 
 
 @dataclass(slots=True)

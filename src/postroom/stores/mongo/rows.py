@@ -12,7 +12,7 @@ from postroom.stores._choose import Seen
 from postroom.stores._rows import message_of
 from postroom.stores.mongo.server import Document
 
-LOOK: Document = {"_id": 0, "seq": 1, "key": 1, "solo": 1, "tried_at": 1, "due_at": 1}
+LOOK: Document = {"_id": 0, "seq": 1, "key": 1, "lost": 1, "tried_at": 1, "due_at": 1}
 """As much of a message as the choice needs."""
 _new = tuple.__new__
 
@@ -54,7 +54,7 @@ def seen_in(found: Document, at: datetime, held: Collection[str]) -> Seen:
     return Seen(
         found["seq"],
         key,
-        bool(get("solo")),
+        get("lost", 0),
         get("tried_at") is not None,
         due_at is not None and due_at > at,
         key is not None and key in held,

@@ -59,7 +59,7 @@ OUTBOX = [
     ),
 ]
 
-INBOX = [IndexModel([("at", ASCENDING)])]
+INBOX = [IndexModel([("_id.consumer", ASCENDING), ("at", ASCENDING)])]
 INBOX_DEAD = [IndexModel([("_id.consumer", ASCENDING), ("requeued_at", ASCENDING)])]
 INBOX_BEGUN = "inbox"
 """The counter's field that says that the inbox's collections are ours: it is written before they are made."""

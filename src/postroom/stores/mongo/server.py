@@ -22,7 +22,9 @@ from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
 from postroom.errors import ConfigError, StoreError, StoreUnavailable
+from postroom.stores._names import OURS
 from postroom.stores.mongo.address import Address
+from postroom.stores.mongo.failures import TRANSIENT, UNKNOWN, is_away, said
 
 Result = TypeVar("Result")
 Document: TypeAlias = dict[str, Any]
@@ -38,7 +40,6 @@ ABORT_SECONDS = 2.0
 WIRE_VERSION_MIN = 13
 """MongoDB 5.0."""
 WRONG_URL = (ConfigurationError, InvalidURI, ValueError)
-TRANSIENT, UNKNOWN = "TransientTransactionError", "UnknownTransactionCommitResult"
 CODECS: CodecOptions[Document] = CodecOptions(datetime_conversion=DatetimeConversion.DATETIME_CLAMP)
 """Moments without a zone, which are in UTC and cheaper; what a stranger wrote that no clock shows becomes the nearest."""
 
@@ -50,8 +51,8 @@ class Contended(StoreUnavailable):
 class Server:
     """One client, with what must be known of its server before anything is asked."""
 
-    def __init__(self, address: Address) -> None:
-        self.address = address
+    def __init__(self, address: Address, name: str = OURS) -> None:
+        self.address, self._name = address, name
         self._client: AsyncMongoClient[Document] | None = None
         self._closed = self._known = False
 
@@ -62,10 +63,13 @@ class Server:
             raise closed(self.address)
         if self._client is None:
             try:
-                self._client = AsyncMongoClient(self.address.url, **self.address.patience)
+                self._client = AsyncMongoClient(self.address.url, **self._named(), **self.address.patience)
             except WRONG_URL:
                 raise no_url(self.address) from None  # what the driver says of it may quote the password
         return self._client
+
+    def _named(self) -> dict[str, Any]:
+        return {} if "appname=" in self.address.url.lower() else {"appname": self._name}
 
     @property
     def database(self) -> Database:
@@ -176,11 +180,7 @@ class _Translated:
             raise self._meaning(exc) from exc
 
     def _meaning(self, exc: PyMongoError) -> StoreError:
-        """By the driver's class and the server's code (error_codes.yml): away, or it refuses."""
-        away = isinstance(exc, ConnectionFailure) or exc.has_error_label(UNKNOWN) or exc.has_error_label(TRANSIENT)
-        if isinstance(exc, OperationFailure) and exc.code in {18, 50, 64, 91, 189, 262, 11600, 11602}:
-            away = True
-        if away or exc.timeout:
+        if is_away(exc):
             return self._server.unavailable(exc)
         return StoreError(f"MongoDB at {self._server.address.shown} refuses: {said(exc)}.")
 
@@ -219,10 +219,3 @@ async def commit(session: AsyncClientSession, deadline: float) -> None:
             if not exc.has_error_label(UNKNOWN) or time.monotonic() > deadline:
                 raise
         await asyncio.sleep(0.05)
-
-
-def said(exc: PyMongoError) -> str:
-    """What the driver or the server said, in one line and short."""
-    details: Any = getattr(exc, "details", None) or {}
-    text = str(details.get("errmsg") or exc).strip()
-    return text.splitlines()[0].partition(", Timeout:")[0].partition(" (configured timeouts")[0].rstrip(".")[:300]

@@ -9,6 +9,10 @@ from datetime import datetime
 from postroom.stores.mongo.books import OPEN, Books, Shelves, among, bare
 from postroom.stores.mongo.server import Document, Session
 
+LANES_MAX = 1024
+"""The id of a claim: how many claims of its lane there were, times this, and the lane."""
+IN_FLIGHT: Document = {"lane": 1, "epoch": 1, "marked": {"$ne": [{"$type": "$mark"}, "missing"]}}
+
 
 @dataclass(slots=True)
 class Signs:
@@ -20,9 +24,9 @@ class Signs:
     claims: dict[int, int] = field(default_factory=dict)
     """How many claims there ever were of each lane: with the lane, the id of the next."""
     busy: set[int] = field(default_factory=set)
-    stale: dict[int, int] = field(default_factory=dict)
-    """Lanes, with their epoch, in which there is a claim of an earlier one: written too late to count, where there are no
-    transactions."""
+    stale: list[int] = field(default_factory=list)
+    """Claims of an earlier epoch than their lane's, or with an earlier number than its last one: written too late to count,
+    where there are no transactions."""
     any_held: bool = False
     any_freed: bool = False
     """The wait of a key is over."""
@@ -46,7 +50,7 @@ async def signs(shelves: Shelves, session: Session, owner: str, lanes: Collectio
         {"$match": {"_id": among(lanes), "owner": owner}},
         # One document from here on, so that each look-up is made once.
         {"$group": {"_id": None, "lanes": {"$push": mine}}},
-        _look("busy", shelves.claim, {"lane": among(lanes)}, project={"lane": 1, "epoch": 1}),
+        _look("busy", shelves.claim, {"lane": among(lanes)}, project=IN_FLIGHT),
         _look("held", shelves.hold, {"lane": among(lanes)}, limit=1),
         *_waits(shelves, lanes),
     ]
@@ -57,11 +61,20 @@ async def signs(shelves: Shelves, session: Session, owner: str, lanes: Collectio
     seen = _read(around, now)
     seen.epochs = {each["lane"]: each["epoch"] for each in around["lanes"]}
     seen.claims = {each["lane"]: each["claims"] for each in around["lanes"]}
-    in_flight = {each["lane"]: each["epoch"] for each in around["busy"]}
-    seen.busy = {lane for lane, epoch in in_flight.items() if epoch == seen.epochs.get(lane, epoch)}
-    seen.stale = {lane: seen.epochs[lane] for lane in in_flight.keys() - seen.busy}
+    for each in around["busy"]:
+        if _is_stale(each, seen):
+            seen.stale.append(each["_id"])
+        else:
+            seen.busy.add(each["lane"])
     seen.any_held = bool(around["held"])
     return seen
+
+
+def _is_stale(claim: Document, seen: Signs) -> bool:
+    lane, number = claim["lane"], claim["_id"] // LANES_MAX
+    if lane not in seen.epochs or claim["marked"]:
+        return False
+    return bool(claim["epoch"] != seen.epochs[lane] or number < seen.claims[lane])
 
 
 async def anything(shelves: Shelves, lanes: Collection[int], now: datetime | None) -> bool:

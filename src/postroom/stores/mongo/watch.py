@@ -13,7 +13,8 @@ from pymongo.errors import PyMongoError
 
 from postroom.errors import StoreUnavailable
 from postroom.stores.mongo.books import Shelves
-from postroom.stores.mongo.server import Document, said
+from postroom.stores.mongo.failures import said
+from postroom.stores.mongo.server import Document
 
 AWAIT_MS = 1_000
 """How long the server keeps one question open; it answers at once when there is something."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -20,7 +20,7 @@ class Address:
     """What the driver is told, and what may be shown."""
 
     shown: str
-    parameters: dict[str, Any]
+    parameters: dict[str, Any] = field(repr=False)
 
     @classmethod
     def of(cls, url: str) -> Address:

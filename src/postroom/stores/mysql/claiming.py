@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from operator import itemgetter
 from typing import Any, TypeAlias
@@ -14,7 +14,7 @@ from postroom.stores._rows import message_of
 from postroom.stores.mysql.closer import CloserLook
 from postroom.stores.mysql.link import Connection
 from postroom.stores.mysql.statements import Statements
-from postroom.stores.mysql.values import many, pairs, text_of
+from postroom.stores.mysql.values import listed, many, pairs, text_of
 from postroom.stores.mysql.verdicts import Verdicts
 
 Row: TypeAlias = tuple[Any, ...]
@@ -28,14 +28,24 @@ class Claiming:
     """Each method runs inside the transaction it is given."""
 
     def __init__(self, statements: Statements, verdicts: Verdicts) -> None:
-        self._rows, self._run_many, self._each = statements.rows, statements.run_many, statements.each
+        self._run, self._rows = statements.run, statements.rows
+        self._run_many, self._each = statements.run_many, statements.each
         self._closer = CloserLook(statements, verdicts)
 
     async def claim(
-        self, connection: Connection, owner: str, lanes: Mapping[int, int], limit: int, now: datetime | None
+        self,
+        connection: Connection,
+        owner: str,
+        lanes: Mapping[int, int],
+        limit: int,
+        now: datetime | None,
+        doubtful: Collection[int] = (),
+        alone: bool = False,
     ) -> Sequence[Claim]:
         held = pairs(lanes)
         mine = await self._rows(connection, "mine", owner=owner, lanes=many(lanes), held=held, now=text_of(now))
+        if orphaned := {lane for lane, *_ in mine} & set(doubtful):
+            await self._run(connection, "drop_orphans", listed=listed(sorted(orphaned)))
         if not mine or limit < 1:
             return []
         at: datetime = mine[0][2]
@@ -46,7 +56,7 @@ class Claiming:
         seqs = {lane: list(map(_seq, line)) for lane, line in lines.items() if line}
         seqs |= {lane: [seen.seq for seen in line] for lane, (line, _) in looked.items() if line}
         chosen = fair(seqs, limit)
-        ids = await self._insert(connection, owner, lanes, chosen, at)
+        ids = await self._insert(connection, owner, lanes, chosen, at, alone)
         messages = await self._messages(connection, chosen, lines, at)
         return [
             Claim(ids[lane], lane, lanes[lane], owner, *_of_the_look(looked.get(lane), messages[lane]))
@@ -72,12 +82,14 @@ class Claiming:
         epochs: Mapping[int, int],
         chosen: Mapping[int, Sequence[int]],
         at: datetime,
+        alone: bool,
     ) -> dict[int, int]:
         """A claim for each lane; its id, by lane."""
         if not chosen:
             return {}
         claims = [
-            {"lane": lane, "epoch": epochs[lane], "owner": owner, "seqs": ",".join(map(str, seqs)), "now": text_of(at)}
+            {"lane": lane, "epoch": epochs[lane], "seqs": ",".join(map(str, seqs))}
+            | {"owner": owner, "now": text_of(at), "alone": alone}
             for lane, seqs in chosen.items()
         ]
         await self._run_many(connection, "claim", claims)
@@ -101,13 +113,13 @@ class Claiming:
         return found
 
 
-def _of_the_look(looked: Any, messages: list[Claimed]) -> tuple[bool, list[Claimed], frozenset[str]]:
-    """The rest of a claim: does it travel alone, its messages, and which of its keys come out of a wait."""
+def _of_the_look(looked: Any, messages: list[Claimed]) -> tuple[int, list[Claimed], frozenset[str]]:
+    """The rest of a claim: how often one of it was lost, its messages, and which of its keys come out of a wait."""
     if looked is None:
-        return False, messages, frozenset()
+        return 0, messages, frozenset()
     line, freed = looked
     keys = frozenset(one.message.key for one in messages if one.message.key is not None and one.message.key in freed)
-    return bool(line[0].solo), messages, keys
+    return max(seen.lost for seen in line[: len(messages)]), messages, keys
 
 
 def _claimed(row: Row) -> Claimed:

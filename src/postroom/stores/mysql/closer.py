@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from math import inf
 
-from postroom.stores._choose import Choice, Seen, alone, look, look_behind
+from postroom.stores._choose import Choice, Seen, company, look, look_behind
 from postroom.stores.mysql.link import Connection
 from postroom.stores.mysql.statements import Statements
 from postroom.stores.mysql.values import many, text_of
@@ -34,7 +34,7 @@ class CloserLook:
             choice = await self._walk(connection, lane, want, at)
             moved, keys = await self._look_behind(connection, lane, want, at, choice)
             freed |= keys
-            line = alone(seen for seen in choice.ready if seen.seq <= ceiling)
+            line = company(sorted(seen for seen in choice.ready if seen.seq <= ceiling))
             if line or (not moved and ceiling == inf):
                 return line, freed
 

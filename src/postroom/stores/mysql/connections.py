@@ -18,8 +18,9 @@ from asyncmy.constants import FIELD_TYPE
 
 from postroom.errors import StoreError
 from postroom.stores._mysql_server import Version, version_of
+from postroom.stores._names import OURS
 from postroom.stores.mysql.address import Address
-from postroom.stores.mysql.failures import BUSY, code_of, is_lost, translated
+from postroom.stores.mysql.failures import BUSY, code_of, is_lost, is_not_now, translated
 from postroom.stores.mysql.link import Connection, begun, keep_alive, link, roll_back
 from postroom.stores.mysql.values import Piece, moment_of
 from postroom.tables import TableNames
@@ -51,7 +52,8 @@ CONVERTERS = {
 class Connections:
     """A small pool that says why it cannot connect."""
 
-    def __init__(self, url: str, tables: TableNames) -> None:
+    def __init__(self, url: str, tables: TableNames, name: str = OURS) -> None:
+        self._name = name
         self._address = Address.of(url)
         self._tables = tables
         self._idle: list[Connection] = []
@@ -101,13 +103,18 @@ class Connections:
         async with self._connection(begin=True, patient=patient) as connection:
             try:
                 yield connection
-            except BaseException:
+            except BaseException as exc:
                 await roll_back(connection)
+                if is_not_now(exc):
+                    connection.close()
+                    await self._forget()
                 raise
             try:
                 await connection.commit()
-            except BaseException:
+            except BaseException as exc:
                 connection.close()  # nobody knows; it must not be used again
+                if is_not_now(exc):
+                    await self._forget()
                 raise
 
     @asynccontextmanager
@@ -162,6 +169,7 @@ class Connections:
             binary_prefix=True,
             conv=CONVERTERS,
             connect_timeout=CONNECT_TIMEOUT_SECONDS,
+            program_name=self._name,
         )
         return connection
 
@@ -178,6 +186,10 @@ class Connections:
     async def close(self) -> None:
         """Close what is idle; what is in use is closed when it is given back."""
         self._closed = True
+        await self._forget()
+
+    async def _forget(self) -> None:
+        """Close what is idle: the next one looks for the primary anew."""
         idle, self._idle = self._idle, []
         for connection in idle:
             await connection.ensure_closed()

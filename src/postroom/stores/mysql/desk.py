@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from postroom.store import Counts, Query, Record, Status
+from postroom.stores._chunks import Chunk, Done, end_of
 from postroom.stores._rows import message_of
 from postroom.stores.mysql.link import Connection
 from postroom.stores.mysql.statements import Statements
@@ -36,24 +38,37 @@ class Desk:
         rows = await self._rows(connection, "find", **_parameters(query), limit=limit)
         return [_record(*row) for row in rows]
 
-    async def requeue(self, connection: Connection, query: Query) -> int:
-        found = await self._alone_with(connection, query, "dead", "failed")
+    async def ids_between(self, connection: Connection, first: UUID, last: UUID, limit: int) -> Sequence[UUID]:
+        rows = await self._rows(connection, "ids_between", first=str(first), last=str(last), limit=limit)
+        return [UUID(id_) for (id_,) in rows]
+
+    async def top(self, connection: Connection) -> int:
+        """The last seq that there is."""
+        ((top,),) = await self._rows(connection, "top")
+        return int(top)
+
+    async def requeue(self, connection: Connection, query: Query, chunk: Chunk) -> Done:
+        found, last = await self._alone_with(connection, query, chunk, "dead", "failed")
         await self._run(connection, "requeue", seqs=many(found))
         await self._verdicts.look_after(connection, {key for key in found.values() if key is not None})
-        return len(found)
+        return Done(len(found), last)
 
-    async def discard(self, connection: Connection, query: Query, now: datetime | None) -> int:
-        found = await self._alone_with(connection, query, "dead", "failed", "pending")
+    async def discard(self, connection: Connection, query: Query, chunk: Chunk, now: datetime | None) -> Done:
+        found, last = await self._alone_with(connection, query, chunk, "dead", "failed", "pending")
         await self._run(connection, "discard", seqs=many(found), now=text_of(now))
         await self._verdicts.look_after(connection, {key for key in found.values() if key is not None})
-        return len(found)
+        return Done(len(found), last)
 
-    async def _alone_with(self, connection: Connection, query: Query, *statuses: Status) -> dict[int, str | None]:
-        """The messages that match, in one of these statuses, with no claim possible until this transaction ends."""
-        rows = await self._rows(connection, "matching", **_parameters(query), statuses=statuses)
+    async def _alone_with(
+        self, connection: Connection, query: Query, chunk: Chunk, *statuses: Status
+    ) -> tuple[dict[int, str | None], int | None]:
+        """The messages that match, in one of these statuses, with no claim possible until this transaction ends; and where
+        the next chunk begins."""
+        facts = _parameters(query) | {"after": chunk.after, "top": chunk.top, "size": chunk.size}
+        rows = await self._rows(connection, "matching", **facts, statuses=statuses)
         await self._run(connection, "lock_lanes", lanes=many(sorted({lane for _, lane, _ in rows})))
-        seqs = many(seq for seq, *_ in rows)
-        return dict(await self._rows(connection, "still", seqs=seqs, statuses=statuses))
+        still = await self._rows(connection, "still", seqs=many(seq for seq, *_ in rows), statuses=statuses)
+        return dict(still), end_of([seq for seq, *_ in rows], chunk)
 
 
 def _parameters(query: Query) -> dict[str, Any]:
@@ -63,6 +78,7 @@ def _parameters(query: Query) -> dict[str, Any]:
         "status": query.status,
         "type": query.type,
         "key": query.key,
+        "before": query.before,
         "since": text_of(query.since),
     }
 

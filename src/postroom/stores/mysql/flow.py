@@ -1,4 +1,4 @@
-"""Messages on their way out: claim, settle, reconcile."""
+"""Messages on their way out: claim, settle."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from postroom.stores.mysql.claiming import Claiming
 from postroom.stores.mysql.lanes import numbers
 from postroom.stores.mysql.link import Connection
 from postroom.stores.mysql.statements import Statements
-from postroom.stores.mysql.values import listed, many, pairs, text_of
+from postroom.stores.mysql.values import listed, many, text_of
 from postroom.stores.mysql.verdicts import Verdicts
 
 
@@ -23,9 +23,16 @@ class Flow:
         self._claiming = Claiming(statements, self._verdicts)
 
     async def claim(
-        self, connection: Connection, owner: str, lanes: Mapping[int, int], limit: int, now: datetime | None
+        self,
+        connection: Connection,
+        owner: str,
+        lanes: Mapping[int, int],
+        limit: int,
+        now: datetime | None,
+        doubtful: Collection[int] = (),
+        alone: bool = False,
     ) -> Sequence[Claim]:
-        return await self._claiming.claim(connection, owner, lanes, limit, now)
+        return await self._claiming.claim(connection, owner, lanes, limit, now, doubtful, alone)
 
     async def settle(
         self, connection: Connection, settlements: Sequence[Settlement], now: datetime | None
@@ -78,16 +85,3 @@ class Flow:
     async def peek(self, connection: Connection, lanes: Collection[int], now: datetime | None) -> bool:
         ((found,),) = await self._rows(connection, "peek", lanes=many(lanes), now=text_of(now))
         return bool(found)
-
-    async def reconcile(
-        self, connection: Connection, owner: str, lanes: Mapping[int, int], held: Collection[int]
-    ) -> int:
-        dropped = await self._run(
-            connection,
-            "reconcile",
-            owner=owner,
-            listed=listed(lanes),
-            mine=pairs(lanes),
-            held=tuple(held) or (0,),  # NOT IN (NULL) would keep them all
-        )
-        return int(dropped.rowcount)

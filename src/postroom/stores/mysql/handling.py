@@ -20,10 +20,29 @@ from postroom.stores.handles.mysql import IN_TRANSACTION
 from postroom.stores.mysql.address import Address
 from postroom.stores.mysql.connections import AT_ONCE, CONNECT_TIMEOUT_SECONDS
 from postroom.stores.mysql.failures import is_lost, translated
-from postroom.stores.mysql.link import Connection, begun, keep_alive, link, roll_back
+from postroom.stores.mysql.link import begun, keep_alive, link, roll_back
 from postroom.tables import TableNames
 
 ISOLATION = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
+
+
+class HandlerConnection(asyncmy.Connection):
+    """Notes that it was closed while it worked: by its handler, or because a statement was cancelled midway. The driver itself
+    closes one that broke too."""
+
+    was_closed = False
+
+    def close(self) -> None:
+        self._note()
+        super().close()
+
+    async def ensure_closed(self) -> None:
+        self._note()
+        await super().ensure_closed()
+
+    def _note(self) -> None:
+        is_broken: bool = getattr(self, "_stream_broken", False)  # the driver's types do not know it
+        self.was_closed = self.was_closed or not (is_gone(self) or is_broken)
 
 
 class HandlingConnections:
@@ -31,11 +50,11 @@ class HandlingConnections:
 
     def __init__(self, address: Address, tables: TableNames) -> None:
         self._address, self._tables = address, tables
-        self._idle: list[Connection] = []
+        self._idle: list[HandlerConnection] = []
         self._turn, self._closed = asyncio.Semaphore(AT_ONCE), False
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[Connection]:
+    async def transaction(self) -> AsyncIterator[HandlerConnection]:
         """A connection inside a transaction; what is raised inside comes out as it is, after the rollback."""
         async with self._turn:
             connection = await self._begun()
@@ -59,7 +78,7 @@ class HandlingConnections:
         for connection in idle:
             await connection.ensure_closed()
 
-    async def _begun(self) -> Connection:
+    async def _begun(self) -> HandlerConnection:
         if self._closed:
             raise closed(self._address)
         try:
@@ -76,10 +95,12 @@ class HandlingConnections:
         except RuntimeError as exc:  # a way to log in that the driver knows only with another package
             raise StoreError(f"The driver cannot log in to {self._address.shown}: {exc}.") from exc
 
-    async def _open(self) -> Connection:
-        connection: Connection = await asyncmy.connect(
+    async def _open(self) -> HandlerConnection:
+        make: type[Any] = HandlerConnection  # the driver's own has no types
+        connection: HandlerConnection = make(
             **self._address.parameters, charset="utf8mb4", autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS
         )
+        await connection.connect()
         try:
             keep_alive(connection)
             version_of(connection.get_server_info(), self._address.shown)
@@ -89,7 +110,7 @@ class HandlingConnections:
             raise
         return connection
 
-    async def _commit(self, connection: Connection) -> None:
+    async def _commit(self, connection: HandlerConnection) -> None:
         try:
             # An error does not say whether the transaction outlived it, and a handler may have kept one to itself: after a
             # deadlock there is nothing left to commit, and COMMIT would call that no error.
@@ -104,10 +125,10 @@ class HandlingConnections:
             connection.close()  # nobody knows; it must not be used again
             raise
 
-    async def _give_back(self, connection: Connection) -> None:
+    async def _give_back(self, connection: HandlerConnection) -> None:
         if self._closed:
             await connection.ensure_closed()
-        elif not is_away(connection):
+        elif not is_gone(connection):
             self._idle.append(connection)
 
 
@@ -116,8 +137,8 @@ def is_open(connection: Any) -> bool:
     return bool(connection.server_status & IN_TRANSACTION)
 
 
-def is_away(connection: Any) -> bool:
-    """Is the connection gone?"""
+def is_gone(connection: Any) -> bool:
+    """Is the connection closed, by whomever?"""
     end = link(connection)
     return end is None or end.is_closing()
 

@@ -6,10 +6,18 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from typing import Any, Self
-from uuid import UUID
 
-from postroom.inbox_store import Outcome, Parked, ParkedQuery
-from postroom.stores._inbox import park_row, parked_of, query_parameters, shortened
+from postroom.inbox_store import DeadDelivery, DeadQuery, Known, KnownQuery, Outcome
+from postroom.stores._inbox import (
+    dead_of,
+    dead_row,
+    error_row,
+    event_row,
+    in_turn,
+    known_of,
+    known_parameters,
+    query_parameters,
+)
 from postroom.stores.mysql.address import Address
 from postroom.stores.mysql.blocking import BlockingConnections
 from postroom.stores.mysql.connections import Connections
@@ -21,7 +29,7 @@ from postroom.stores.mysql.schema import Schema
 from postroom.stores.mysql.statements import INBOX_FILES, Statements
 from postroom.stores.mysql.values import many, text_of
 from postroom.tables import TableNames
-from postroom.transport import Delivery
+from postroom.transport import Delivery, Identity
 from postroom.urls import redact
 
 
@@ -52,34 +60,43 @@ class MySQLInbox:
         with self._blocking.transaction() as connection:
             yield BlockingMySQLTransaction(connection, self._blocking, self._statements)
 
-    async def failed(self, consumer: str, id: UUID, code: str, error: str) -> int:
+    async def failed(self, consumer: str, event: Identity, code: str, error: str) -> int:
+        row = event_row(consumer, event)
+
         async def failed(tx: Connection) -> int:
-            await self._run(tx, "failed", consumer=consumer, id=str(id), code=code, error=shortened(error))
-            rows = await self._rows(tx, "attempts_made", consumer=consumer, id=str(id), outcome="failing")
+            await self._run(tx, "failed", **row, **error_row(code, error))
+            rows = await self._rows(tx, "attempts_made", **row, outcome="failing")
             return int(rows[0][0]) if rows else 0
 
         return await self._connections.run(failed)
 
-    async def bury(self, consumer: str, delivery: Delivery, code: str, error: str) -> None:
+    async def bury(self, consumer: str, delivery: Delivery, code: str, error: str, *, committed: bool = False) -> None:
+        row = event_row(consumer, delivery.identity)
+
         async def bury(tx: Connection) -> None:
-            id_ = delivery.message.id_text
-            await self._run(tx, "give_up", consumer=consumer, id=id_, code=code, error=shortened(error))
-            if rows := await self._rows(tx, "attempts_made", consumer=consumer, id=id_, outcome="dead"):
-                await self._run(tx, "park", **park_row(consumer, delivery, rows[0][0], code, error))
+            await self._run(tx, "give_up", **row, **error_row(code, error), committed=committed)
+            if rows := await self._rows(tx, "attempts_made", **row, outcome="dead"):
+                await self._run(tx, "bury", **dead_row(consumer, delivery, rows[0][0], code, error))
 
         await self._connections.run(bury)
 
-    async def parked(self, query: ParkedQuery) -> Sequence[Parked]:
-        facts = _parameters(query) | {"requeued": query.requeued, "limit": query.limit or EVERYTHING}
-        rows = await self._connections.ask(lambda tx: self._rows(tx, "parked", **facts))
-        return [parked_of(row) for row in rows]
+    async def known(self, query: KnownQuery) -> Sequence[Known]:
+        ids = {"any_id": not query.ids, "ids": many(in_turn(query.ids))}
+        facts = known_parameters(query) | {"limit": query.limit or EVERYTHING}
+        rows = await self._connections.ask(lambda tx: self._rows(tx, "known", **ids, **facts))
+        return [known_of(row) for row in reversed(rows)]
 
-    async def requeue(self, query: ParkedQuery) -> int:
+    async def dead(self, query: DeadQuery) -> Sequence[DeadDelivery]:
+        facts = _parameters(query) | {"requeued": query.requeued, "limit": query.limit or EVERYTHING}
+        rows = await self._connections.ask(lambda tx: self._rows(tx, "dead", **facts))
+        return [dead_of(row) for row in rows]
+
+    async def requeue(self, query: DeadQuery) -> int:
         async def requeue(tx: Connection) -> int:
             rows = await self._rows(tx, "to_requeue", **_parameters(query))
             await self._run(tx, "mark_requeued", rows=many(row for row, *_ in rows))
-            for _, consumer, id_ in rows:
-                await self._run(tx, "let_go_again", consumer=consumer, id=id_)
+            for _, consumer, source, id_ in rows:
+                await self._run(tx, "let_go_again", consumer=consumer, source=source, id=id_)
             return len(rows)
 
         return await self._connections.run(requeue)
@@ -91,9 +108,10 @@ class MySQLInbox:
             counts.setdefault(consumer, {})[outcome] = number
         return counts
 
-    async def purge(self, before: datetime, *, limit: int = 10_000) -> int:
+    async def purge(self, consumer: str, before: datetime, *, limit: int = 10_000) -> int:
         async def forget(tx: Connection) -> int:
-            return int((await self._run(tx, "forget", before=text_of(before), limit=limit)).rowcount)
+            facts = {"consumer": consumer, "before": text_of(before), "limit": limit}
+            return int((await self._run(tx, "forget", **facts)).rowcount)
 
         return await self._connections.run(forget)
 
@@ -109,6 +127,6 @@ class MySQLInbox:
         await self.close()
 
 
-def _parameters(query: ParkedQuery) -> dict[str, Any]:
+def _parameters(query: DeadQuery) -> dict[str, Any]:
     facts = query_parameters(query)
     return facts | {"any_id": not query.ids, "ids": many(facts["ids"] or ())}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from postroom.store import Lane, Lost, RelayInfo
-from postroom.stores._choose import after_a_crash
+from postroom.stores._choose import LostRow, after_a_crash
 from postroom.stores._time import MICROSECOND
 from postroom.stores.mysql.link import Connection
 from postroom.stores.mysql.statements import Statements
@@ -30,6 +31,7 @@ class Lanes:
             host=relay.host,
             pid=relay.pid,
             version=relay.version,
+            process=relay.process,
             now=text_of(now),
         )
 
@@ -38,17 +40,25 @@ class Lanes:
 
     async def relays(self, connection: Connection) -> Sequence[RelayInfo]:
         return [
-            RelayInfo(owner=owner, name=name, host=host, pid=pid, version=version, seen_at=seen)
-            for owner, name, host, pid, version, seen in await self._rows(connection, "relays")
+            RelayInfo(owner=owner, name=name, host=host, pid=pid, version=version, process=process, seen_at=seen)
+            for owner, name, host, pid, version, process, seen in await self._rows(connection, "relays")
         ]
 
     async def lanes(self, connection: Connection) -> Sequence[Lane]:
         return [Lane(*row) for row in await self._rows(connection, "lanes")]
 
     async def take(
-        self, connection: Connection, owner: str, limit: int, lease: timedelta, lost: Lost, now: datetime | None
+        self,
+        connection: Connection,
+        owner: str,
+        limit: int,
+        lease: timedelta,
+        lost: Lost,
+        gone: Collection[str],
+        now: datetime | None,
     ) -> Sequence[Lane]:
-        free = [lane for (lane,) in await self._rows(connection, "free", limit=limit, now=text_of(now))]
+        rows = await self._rows(connection, "free", limit=limit, gone=json.dumps(list(gone)), now=text_of(now))
+        free = [lane for (lane,) in rows]
         if not free:
             return []
         lanes = many(free)
@@ -62,10 +72,11 @@ class Lanes:
         if not dropped:
             return
         await self._run(connection, "let_go", listed=listed(lanes))
-        seqs = many(seq for (claim,) in dropped for seq in numbers(claim))
-        rows = await self._rows(connection, "lost", seqs=seqs)
-        verdicts, keys = after_a_crash([(seq, key, attempts) for seq, key, attempts in rows], lost)
-        await self._verdicts.record(connection, verdicts, now, solo=True)
+        seqs = many(seq for claim, _ in dropped for seq in numbers(claim))
+        alone = {seq for claim, was_alone in dropped if was_alone for seq in numbers(claim)}
+        rows = [LostRow._make(row) for row in await self._rows(connection, "lost", seqs=seqs)]
+        verdicts, keys = after_a_crash(rows, lost, alone)
+        await self._verdicts.record(connection, verdicts, now, lost=True)
         await self._verdicts.look_after(connection, keys)
 
     async def renew(

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import socket
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import asyncmy
 from asyncmy import errors
 
 Connection: TypeAlias = asyncmy.Connection
+Link = TypeVar("Link", bound=asyncmy.Connection)
 
 KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
 """A server that vanished without a word (its machine, or the network) is noticed within half a minute, not in hours."""
 
 
-async def begun(connection: Connection, begin: bool) -> Connection:
+async def begun(connection: Link, begin: bool) -> Link:
     """The connection, in a transaction if it is to be; closed when that fails."""
     try:
         if begin:

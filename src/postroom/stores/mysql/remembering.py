@@ -12,14 +12,14 @@ from uuid import UUID
 
 from asyncmy import errors
 
-from postroom.stores._inbox import in_turn
+from postroom.stores._inbox import by_source, in_turn, kept_source
 from postroom.stores.mysql.blocking import BlockingConnections
 from postroom.stores.mysql.connections import PAUSE_SECONDS, TRIES
 from postroom.stores.mysql.failures import BUSY, WAITED, code_of
-from postroom.stores.mysql.handling import HandlingConnections, is_away, is_open
-from postroom.stores.mysql.link import Connection
+from postroom.stores.mysql.handling import HandlerConnection, HandlingConnections, is_gone, is_open
 from postroom.stores.mysql.statements import Statements
 from postroom.stores.mysql.values import listed, many
+from postroom.transport import Identity
 
 if TYPE_CHECKING:
     import pymysql
@@ -31,19 +31,19 @@ AGAIN = BUSY - {WAITED}
 class MySQLInboxTransaction:
     """See `postroom.inbox_store` for what each method promises."""
 
-    def __init__(self, connection: Connection, pool: HandlingConnections, statements: Statements) -> None:
+    def __init__(self, connection: HandlerConnection, pool: HandlingConnections, statements: Statements) -> None:
         self._connection, self._pool, self._statements = connection, pool, statements
         self._is_fresh = True
 
     @property
-    def handle(self) -> Connection:
+    def handle(self) -> HandlerConnection:
         self._is_fresh = False
         return self._connection
 
-    async def remember(self, consumer: str, ids: Collection[UUID]) -> set[UUID]:
+    async def remember(self, consumer: str, events: Collection[Identity]) -> set[Identity]:
         for tries_left in reversed(range(TRIES)):
             try:
-                new = await self._remember(consumer, in_turn(ids))
+                new = await self._remember(consumer, events)
             except errors.MySQLError as exc:
                 if code_of(exc) not in AGAIN or not tries_left or not self._is_fresh:
                     raise self._pool.translated(exc) from exc
@@ -54,13 +54,14 @@ class MySQLInboxTransaction:
                 return new
         raise AssertionError  # the last try returns or raises
 
-    async def _remember(self, consumer: str, ids: list[str]) -> set[UUID]:
-        token = randbits(TOKEN_BITS)
-        await self._statements.run(self._connection, "remember", consumer=consumer, ids=listed(ids), token=token)
-        rows = await self._statements.rows(
-            self._connection, "remembered", consumer=consumer, ids=many(ids), token=token
-        )
-        return {UUID(id_) for (id_,) in rows}
+    async def _remember(self, consumer: str, events: Collection[Identity]) -> set[Identity]:
+        token, new = randbits(TOKEN_BITS), set[Identity]()
+        for source, ids in by_source(events):
+            facts, names = {"consumer": consumer, "source": kept_source(source), "token": token}, in_turn(ids)
+            await self._statements.run(self._connection, "remember", **facts, ids=listed(names))
+            rows = await self._statements.rows(self._connection, "remembered", **facts, ids=many(names))
+            new.update(Identity(source, UUID(id_)) for (id_,) in rows)
+        return new
 
     async def _begin_anew(self) -> None:
         """Nothing was done in it yet, so nobody misses the transaction that lost."""
@@ -70,18 +71,25 @@ class MySQLInboxTransaction:
         except errors.MySQLError as exc:
             raise self._pool.translated(exc) from exc
 
-    async def unpark(self, consumer: str, ids: Collection[UUID]) -> None:
+    async def unbury(self, consumer: str, events: Collection[Identity]) -> None:
         self._is_fresh = False
         try:
-            await self._statements.run(self._connection, "unpark", consumer=consumer, ids=many(in_turn(ids)))
+            for source, ids in by_source(events):
+                facts = {"consumer": consumer, "source": kept_source(source), "ids": many(in_turn(ids))}
+                await self._statements.run(self._connection, "unbury", **facts)
         except errors.MySQLError as exc:
             raise self._pool.translated(exc) from exc
 
     def is_whole(self) -> bool:
-        return is_open(self._connection)
+        return not is_gone(self._connection) and is_open(self._connection)
+
+    def is_ended(self) -> bool:
+        if is_gone(self._connection):
+            return self._connection.was_closed
+        return not is_open(self._connection)
 
     def is_away(self) -> bool:
-        return is_away(self._connection)
+        return is_gone(self._connection) and not self._connection.was_closed
 
 
 class BlockingMySQLTransaction:
@@ -96,12 +104,12 @@ class BlockingMySQLTransaction:
         self._is_fresh = False
         return self._connection
 
-    def remember(self, consumer: str, ids: Collection[UUID]) -> set[UUID]:
+    def remember(self, consumer: str, events: Collection[Identity]) -> set[Identity]:
         import pymysql
 
         for tries_left in reversed(range(TRIES)):
             try:
-                new = self._remember(consumer, in_turn(ids))
+                new = self._remember(consumer, events)
             except pymysql.MySQLError as exc:
                 if code_of(exc) not in AGAIN or not tries_left or not self._is_fresh:
                     raise self._pool.translated(exc) from exc
@@ -112,12 +120,15 @@ class BlockingMySQLTransaction:
                 return new
         raise AssertionError  # the last try returns or raises
 
-    def _remember(self, consumer: str, ids: list[str]) -> set[UUID]:
-        token, texts = randbits(TOKEN_BITS), self._statements.texts
+    def _remember(self, consumer: str, events: Collection[Identity]) -> set[Identity]:
+        token, texts, new = randbits(TOKEN_BITS), self._statements.texts, set[Identity]()
         with self._connection.cursor() as cursor:
-            cursor.execute(texts["remember"], {"consumer": consumer, "ids": listed(ids), "token": token})
-            cursor.execute(texts["remembered"], {"consumer": consumer, "ids": many(ids), "token": token})
-            return {UUID(id_) for (id_,) in cursor.fetchall()}
+            for source, ids in by_source(events):
+                facts, names = {"consumer": consumer, "source": kept_source(source), "token": token}, in_turn(ids)
+                cursor.execute(texts["remember"], {**facts, "ids": listed(names)})
+                cursor.execute(texts["remembered"], {**facts, "ids": many(names)})
+                new.update(Identity(source, UUID(id_)) for (id_,) in cursor.fetchall())
+        return new
 
     def _begin_anew(self) -> None:
         import pymysql
@@ -128,21 +139,33 @@ class BlockingMySQLTransaction:
         except pymysql.MySQLError as exc:
             raise self._pool.translated(exc) from exc
 
-    def unpark(self, consumer: str, ids: Collection[UUID]) -> None:
+    def unbury(self, consumer: str, events: Collection[Identity]) -> None:
         import pymysql
 
         self._is_fresh = False
         try:
             with self._connection.cursor() as cursor:
-                cursor.execute(self._statements.texts["unpark"], {"consumer": consumer, "ids": many(in_turn(ids))})
+                for source, ids in by_source(events):
+                    facts = {"consumer": consumer, "source": kept_source(source), "ids": many(in_turn(ids))}
+                    cursor.execute(self._statements.texts["unbury"], facts)
         except pymysql.MySQLError as exc:
             raise self._pool.translated(exc) from exc
 
     def is_whole(self) -> bool:
-        return is_open(self._connection)
+        return self._connection.open and is_open(self._connection)
+
+    def is_ended(self) -> bool:
+        if self._connection.open:
+            return not is_open(self._connection)
+        return was_closed(self._connection)
 
     def is_away(self) -> bool:
-        return not self._connection.open
+        return not self._connection.open and not was_closed(self._connection)
+
+
+def was_closed(connection: Any) -> bool:
+    """Did somebody close it? Of one that broke, PyMySQL lets go without saying so, and shows the difference nowhere else."""
+    return bool(connection._closed)  # noqa: SLF001 - see above
 
 
 def _pause(tries_left: int) -> float:

@@ -38,8 +38,8 @@ CREATE TABLE IF NOT EXISTS outbox (
     -- Why an open message is out of the line: 'key', behind its key's held head; 'time', not due yet. On a dead one,
     -- 'park': it holds its key.
     shelf            varchar(4),
-    -- It was in flight when a relay died: it travels alone.
-    solo             boolean NOT NULL DEFAULT false,
+    -- How often it was in flight when a relay died or lost its lease. Such a one travels with its like, then alone.
+    lost             int NOT NULL DEFAULT 0,
     tried_at         datetime(6),
     settled_at       datetime(6),
     outcome          varchar(9), -- published, dead, expired, discarded
@@ -80,6 +80,8 @@ CREATE TABLE IF NOT EXISTS outbox_claim (
     owner       varchar(255) NOT NULL,
     seqs        mediumtext NOT NULL, -- with commas between
     claimed_at  datetime(6) NOT NULL,
+    -- Nothing else was in flight in that relay's process.
+    alone       boolean NOT NULL DEFAULT false,
     KEY outbox_claim_id (id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
 
@@ -98,6 +100,7 @@ CREATE TABLE IF NOT EXISTS outbox_relay (
     host     varchar(255) NOT NULL,
     pid      bigint NOT NULL,
     version  varchar(255) NOT NULL,
+    process  varchar(255) NOT NULL,
     seen_at  datetime(6) NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
 
@@ -126,6 +129,7 @@ LEFT JOIN outbox_hold h ON o.settled_at IS NULL AND h.`key` = o.`key`;
 -- What was received. `inbox`: a row for each message that a consumer has handled, or that is failing, dead or requeued.
 CREATE TABLE IF NOT EXISTS inbox (
     consumer         varchar(255) NOT NULL,
+    source           varchar(255) NOT NULL, -- CloudEvents: an id is unique within its source
     message_id       varchar(36) NOT NULL,
     outcome          varchar(8) NOT NULL, -- handled, failing, dead, requeued
     attempts         int NOT NULL,
@@ -134,14 +138,15 @@ CREATE TABLE IF NOT EXISTS inbox (
     token            bigint NOT NULL DEFAULT 0,
     last_error_code  text,
     last_error       varchar(512),
-    PRIMARY KEY (consumer, message_id),
-    KEY inbox_at (at)
+    PRIMARY KEY (consumer, message_id, source),
+    KEY inbox_at (consumer, at)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
 
 -- Deliveries that were given up, with their bytes: a person looks at them, and requeues them.
 CREATE TABLE IF NOT EXISTS inbox_dead (
     id           bigint NOT NULL AUTO_INCREMENT PRIMARY KEY,
     consumer     varchar(255) NOT NULL,
+    source       varchar(255) NOT NULL,
     message_id   varchar(36) NOT NULL,
     type         text NOT NULL,
     `key`        text,
@@ -154,6 +159,6 @@ CREATE TABLE IF NOT EXISTS inbox_dead (
     error        varchar(512) NOT NULL,
     dead_at      datetime(6) NOT NULL,
     requeued_at  datetime(6),
-    UNIQUE KEY inbox_message (consumer, message_id),
+    UNIQUE KEY inbox_message (consumer, message_id, source),
     KEY inbox_requeued (consumer, requeued_at)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;

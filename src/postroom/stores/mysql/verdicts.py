@@ -8,13 +8,13 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, assert_never
 
-from postroom.store import ERROR_MAX, Buried, Expired, Published, Retry, Unsent, Verdict
+from postroom.store import Buried, Expired, Published, Retry, Unsent, Verdict
+from postroom.stores._texts import kept_code, kept_error
 from postroom.stores._time import MICROSECOND
 from postroom.stores.mysql.link import Connection
 from postroom.stores.mysql.statements import Statements
 from postroom.stores.mysql.values import listed, many, text_of
 
-CODE_MAX = 255
 AT_ONCE = "1000-01-01"
 """The end of a wait that is over."""
 
@@ -30,7 +30,7 @@ class Verdicts:
         await self._run(connection, "publish", seqs=many(seqs), now=text_of(now))
 
     async def record(
-        self, connection: Connection, verdicts: Mapping[int, Verdict], now: datetime | None, *, solo: bool = False
+        self, connection: Connection, verdicts: Mapping[int, Verdict], now: datetime | None, *, lost: bool = False
     ) -> None:
         """Write the verdicts, each kind in one statement, on rows that are still open."""
         seqs: defaultdict[str, list[int]] = defaultdict(list)
@@ -55,7 +55,7 @@ class Verdicts:
         if rows["bury"]:
             await self._run(connection, "bury", verdicts=json.dumps(rows["bury"]), now=text_of(now))
         if rows["retry"]:
-            await self._run(connection, "retry", verdicts=json.dumps(rows["retry"]), now=text_of(now), solo=solo)
+            await self._run(connection, "retry", verdicts=json.dumps(rows["retry"]), now=text_of(now), lost=int(lost))
 
     async def look_after(self, connection: Connection, keys: Collection[str]) -> None:
         """Hold the keys that must wait, until the right moment; let go of those that need not. Under the lanes' locks."""
@@ -73,4 +73,4 @@ class Verdicts:
 
 
 def _why(code: str, error: str) -> dict[str, str]:
-    return {"code": code[:CODE_MAX], "error": error[:ERROR_MAX]}
+    return {"code": kept_code(code), "error": kept_error(error)}

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Self
+from uuid import UUID
 
 from postroom.message import Message
 from postroom.store import (
@@ -20,7 +21,10 @@ from postroom.store import (
     Settled,
     Settlement,
     StoreCapabilities,
+    Told,
 )
+from postroom.stores._chunks import in_chunks
+from postroom.stores._names import OURS
 from postroom.stores.postgres.connections import Connections
 from postroom.stores.postgres.desk import Desk
 from postroom.stores.postgres.flow import Flow
@@ -36,10 +40,12 @@ from postroom.urls import redact
 class PostgresStore:
     """See `postroom.store` for what each method promises. Leases are by the server's clock."""
 
-    def __init__(self, url: str, *, tables: TableNames | None = None, lanes: int | None = None) -> None:
+    def __init__(
+        self, url: str, *, tables: TableNames | None = None, lanes: int | None = None, name: str = OURS
+    ) -> None:
         self._url = url
         self._tables = tables or TableNames()
-        self._connections = Connections(url, self._tables)
+        self._connections = Connections(url, self._tables, name)
         self._statements = Statements(self._tables)
         self._schema = Schema(self._tables, lanes)
         self._flow = Flow(self._statements)
@@ -98,9 +104,16 @@ class PostgresStore:
         return await self._connections.ask(self._lanes.lanes)
 
     async def take(
-        self, owner: str, *, limit: int, lease: timedelta, lost: Lost, now: datetime | None = None
+        self,
+        owner: str,
+        *,
+        limit: int,
+        lease: timedelta,
+        lost: Lost,
+        gone: Collection[str] = (),
+        now: datetime | None = None,
     ) -> Sequence[Lane]:
-        return await self._connections.run(lambda tx: self._lanes.take(tx, owner, limit, lease, lost, now))
+        return await self._connections.run(lambda tx: self._lanes.take(tx, owner, limit, lease, lost, gone, now))
 
     async def renew(
         self, owner: str, lanes: Mapping[int, int], *, lease: timedelta, now: datetime | None = None
@@ -111,9 +124,16 @@ class PostgresStore:
         return await self._connections.run(lambda tx: self._lanes.release(tx, owner, lanes))
 
     async def claim(
-        self, owner: str, lanes: Mapping[int, int], *, limit: int, now: datetime | None = None
+        self,
+        owner: str,
+        lanes: Mapping[int, int],
+        *,
+        limit: int,
+        doubtful: Collection[int] = (),
+        alone: bool = False,
+        now: datetime | None = None,
     ) -> Sequence[Claim]:
-        return await self._connections.run(lambda tx: self._flow.claim(tx, owner, lanes, limit, now))
+        return await self._connections.run(lambda tx: self._flow.claim(tx, owner, lanes, limit, now, doubtful, alone))
 
     async def settle(self, settlements: Sequence[Settlement], *, now: datetime | None = None) -> Mapping[int, Settled]:
         return await self._connections.run(lambda tx: self._flow.settle(tx, settlements, now))
@@ -124,17 +144,23 @@ class PostgresStore:
     async def watch(self, woken: Callable[[], None]) -> None:
         await watch(self._url, self._tables, woken)
 
-    async def reconcile(self, owner: str, lanes: Mapping[int, int], *, held: Collection[int]) -> int:
-        return await self._connections.run(lambda tx: self._flow.reconcile(tx, owner, lanes, held))
-
     async def counts(self, *, now: datetime | None = None) -> Counts:
         return await self._connections.run(lambda tx: self._desk.counts(tx, now))
+
+    async def ids_between(self, first: UUID, last: UUID, *, limit: int) -> Sequence[UUID]:
+        return await self._connections.run(lambda tx: self._desk.ids_between(tx, first, last, limit))
 
     async def find(self, query: Query) -> Sequence[Record]:
         return await self._connections.run(lambda tx: self._desk.find(tx, query))
 
-    async def requeue(self, query: Query, *, now: datetime | None = None) -> int:  # noqa: ARG002 - no clock is needed
-        return await self._connections.run(lambda tx: self._desk.requeue(tx, query))
+    async def requeue(self, query: Query, *, now: datetime | None = None, told: Told | None = None) -> int:  # noqa: ARG002 - no clock is needed
+        top = await self._connections.ask(self._desk.top)
+        return await in_chunks(
+            top, lambda chunk: self._connections.run(lambda tx: self._desk.requeue(tx, query, chunk)), told
+        )
 
-    async def discard(self, query: Query, *, now: datetime | None = None) -> int:
-        return await self._connections.run(lambda tx: self._desk.discard(tx, query, now))
+    async def discard(self, query: Query, *, now: datetime | None = None, told: Told | None = None) -> int:
+        top = await self._connections.ask(self._desk.top)
+        return await in_chunks(
+            top, lambda chunk: self._connections.run(lambda tx: self._desk.discard(tx, query, chunk, now)), told
+        )

@@ -11,12 +11,12 @@ import psycopg
 
 from postroom.errors import StoreError
 from postroom.stores.postgres.connections import (
-    CONNECT_TIMEOUT_SECONDS,
-    KEEPALIVE,
+    HOW,
     NOT_PREPARED_HERE,
     WHO,
     Connections,
 )
+from postroom.stores.postgres.failures import Blamed, is_not_now
 from postroom.urls import redact
 
 Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
@@ -38,14 +38,18 @@ class BlockingConnections:
             connection.prepare_threshold = self._others.prepare_after
         except psycopg.Error as exc:
             raise self._others.translated(exc) from exc
+        blamed = Blamed(connection)
         try:
-            with connection.transaction():
+            with connection.transaction(), blamed:
                 yield connection
         except NOT_PREPARED_HERE as exc:
             self._others.forget_prepared()
             connection.close()
             raise self._others.pooled() from exc
-        except psycopg.OperationalError as exc:
+        except psycopg.Error as exc:
+            if is_not_now(exc) and blamed.is_ours:
+                connection.close()
+                self._forget()
             if connection.closed:
                 raise self._others.translated(exc) from exc
             raise
@@ -55,6 +59,9 @@ class BlockingConnections:
     def close(self) -> None:
         """Close what is idle; what is in use is closed when it is given back."""
         self._closed = True
+        self._forget()
+
+    def _forget(self) -> None:
         with self._lock:
             idle, self._idle = self._idle, []
         for connection in idle:
@@ -67,7 +74,7 @@ class BlockingConnections:
             while self._idle:
                 if not (connection := self._idle.pop()).closed:
                     return connection
-        connection = psycopg.connect(self._url, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS, **KEEPALIVE)
+        connection = psycopg.connect(self._url, **HOW)
         if self._others.prepare_after is not None:
             self._others.note_who(connection, connection.execute(WHO, prepare=False).fetchone())
         return connection

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from operator import attrgetter, itemgetter
@@ -34,13 +34,22 @@ class Claiming:
         self._closer_look = CloserLook(statements, verdicts)
 
     async def claim(
-        self, connection: Connection, owner: str, lanes: Mapping[int, int], limit: int, now: datetime | None
+        self,
+        connection: Connection,
+        owner: str,
+        lanes: Mapping[int, int],
+        limit: int,
+        now: datetime | None,
+        doubtful: Collection[int] = (),
+        alone: bool = False,
     ) -> Sequence[Claim]:
         mine = await self._rows(connection, "lock_mine", owner=owner, now=now, **arrays(lanes))
+        epochs = {lane: epoch for lane, epoch, *_ in mine}
+        if orphaned := epochs.keys() & set(doubtful):
+            await self._run(connection, "drop_orphans", lanes=sorted(orphaned))
         if not mine or limit < 1:
             return []
         at: datetime = mine[0][2]
-        epochs = {lane: epoch for lane, epoch, *_ in mine}
         want = per_lane(limit, len(epochs))
         lines, odd = _sorted_out(await self._rows(connection, "line", lanes=list(epochs), want=want, now=at))
         walked: dict[int, list[Row]] = {}
@@ -50,15 +59,15 @@ class Claiming:
             walked, odd = await self._walk(connection, odd, far, at)
         if odd and sum(map(len, [*lines.values(), *walked.values()])) + len(odd) * want > limit:
             # Which ones go is for one look at all lanes to say.
-            return sorted(await self._closer_look.claim(connection, owner, epochs, limit, want, at), key=_lane)
+            return sorted(await self._closer_look.claim(connection, owner, epochs, limit, want, at, alone), key=_lane)
         seqs = _shared_out(_seqs(lines), _seqs(walked), limit)
         held = {lane: epochs[lane] for lane in seqs}
-        claims = await self._claim_lines(connection, owner, held, seqs, lines, at) if seqs else []
+        claims = await self._claim_lines(connection, owner, held, seqs, lines, at, alone) if seqs else []
         claims = [
             replace(claim, emptied=len(claim.messages) < far) if claim.lane in walked else claim for claim in claims
         ]
         left, rest = limit - sum(map(len, seqs.values())), {lane: epochs[lane] for lane in odd}
-        claims += await self._closer_look.claim(connection, owner, rest, left, want, at)
+        claims += await self._closer_look.claim(connection, owner, rest, left, want, at, alone)
         return sorted(claims, key=_lane)
 
     async def _walk(
@@ -82,17 +91,19 @@ class Claiming:
         seqs: Mapping[int, Sequence[int]],
         lines: Mapping[int, Sequence[Row]],
         at: datetime,
+        alone: bool,
     ) -> list[Claim]:
         """Claim these messages, which *lines* holds whole; those of other lanes are read."""
         texts = ["{" + ",".join(map(str, seqs[lane])) + "}" for lane in epochs]
-        ids = dict(await self._rows(connection, "claim_line", owner=owner, seqs=texts, now=at, **arrays(epochs)))
+        made = {"owner": owner, "seqs": texts, "now": at, "alone": alone, **arrays(epochs)}
+        ids = dict(await self._rows(connection, "claim_line", **made))
         messages: dict[int, list[Claimed]] = defaultdict(list)
         if to_read := [seq for lane in epochs if lane not in lines for seq in seqs[lane]]:
             for row in await self._rows(connection, "claimed", seqs=to_read, now=at):
                 messages[row[0]].append(claimed_in(row, 1))
         for lane in epochs.keys() & lines.keys():
             messages[lane] = [claimed_in(row, 3) for row in lines[lane][: len(seqs[lane])]]
-        return [Claim(ids[lane], lane, epochs[lane], owner, False, sorted(messages[lane])) for lane in epochs]
+        return [Claim(ids[lane], lane, epochs[lane], owner, 0, sorted(messages[lane])) for lane in epochs]
 
 
 def _seqs(lines: Mapping[int, Sequence[Row]]) -> dict[int, list[int]]:

@@ -24,14 +24,21 @@ class CloserLook:
         self._rows, self._verdicts = statements.rows, verdicts
 
     async def claim(
-        self, connection: Connection, owner: str, lanes: Mapping[int, int], limit: int, want: int, at: datetime
+        self,
+        connection: Connection,
+        owner: str,
+        lanes: Mapping[int, int],
+        limit: int,
+        want: int,
+        at: datetime,
+        alone: bool = False,
     ) -> list[Claim]:
         """Claim up to *limit* in these lanes, which are locked; at most *want* in each. What has to wait leaves the line."""
         claims: list[Claim] = []
         epochs, reach = dict(lanes), want
         while epochs and limit > 0:
             ceilings = await self._lift(connection, list(epochs), want, at)
-            found, moved = await self._look(connection, owner, epochs, limit, want, reach, ceilings, at)
+            found, moved = await self._look(connection, owner, epochs, limit, want, reach, ceilings, at, alone)
             claims += found
             limit -= sum(len(claim.messages) for claim in found)
             for claim in found:
@@ -62,6 +69,7 @@ class CloserLook:
         reach: int,
         ceilings: Mapping[int, int],
         at: datetime,
+        alone: bool,
     ) -> tuple[list[Claim], int]:
         """One look at the lines: what was claimed, and how many messages were taken out of the line."""
         rows = await self._rows(
@@ -72,6 +80,7 @@ class CloserLook:
             want=want,
             reach=reach,
             now=at,
+            alone=alone,
             capped=list(ceilings),
             ceilings=list(ceilings.values()),
             **arrays(epochs),
@@ -82,19 +91,21 @@ class CloserLook:
 
 
 def _claims(owner: str, rows: Sequence[Row]) -> list[Claim]:
-    """The claims in these rows, each of which has claim id, lane, epoch, solo, held, and then the message."""
+    """The claims in these rows, each of which has claim id, lane, epoch, lost, held, and then the message."""
     heads: dict[int, Row] = {}
     messages: defaultdict[int, list[Claimed]] = defaultdict(list)
     held: defaultdict[int, set[str]] = defaultdict(set)
+    lost: defaultdict[int, int] = defaultdict(int)
     if rows[0][2] is None:  # nothing was chosen: the one row says only what was moved
         return []
     for row in rows:
         claim_id, claimed = row[2], claimed_in(row, 7)
         heads.setdefault(claim_id, row)
         messages[claim_id].append(claimed)
+        lost[claim_id] = max(lost[claim_id], row[5])
         if row[6] and claimed.message.key is not None:
             held[claim_id].add(claimed.message.key)
     return [
-        Claim(claim_id, head[3], head[4], owner, head[5], sorted(messages[claim_id]), frozenset(held[claim_id]))
+        Claim(claim_id, head[3], head[4], owner, lost[claim_id], sorted(messages[claim_id]), frozenset(held[claim_id]))
         for claim_id, head in heads.items()
     ]

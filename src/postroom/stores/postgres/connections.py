@@ -19,7 +19,8 @@ from psycopg import AsyncConnection, errors
 from psycopg.conninfo import conninfo_to_dict
 
 from postroom.errors import ConfigError, StoreError, StoreUnavailable
-from postroom.stores._migrate import missing
+from postroom.stores._names import OURS
+from postroom.stores.postgres.failures import Blamed, is_not_now, translated
 from postroom.stores.postgres.unhurried import UnhurriedConnection
 from postroom.tables import TableNames
 from postroom.urls import redact
@@ -37,6 +38,14 @@ KEEPALIVE: dict[str, Any] = {
     "tcp_user_timeout": 30_000,
 }
 """A server that vanished without a word (its machine, or the network) is noticed within half a minute, not in hours."""
+HOW: dict[str, Any] = {
+    "autocommit": True,
+    "connect_timeout": CONNECT_TIMEOUT_SECONDS,
+    # A role or a database may have another one set, in which not every text can be said.
+    "client_encoding": "utf8",
+    **KEEPALIVE,
+}
+"""How every connection of ours is made, whatever the URL, the role or the database says."""
 PREPARE_AFTER = 3
 VERSION_MIN = 140_000
 NOT_PREPARED_HERE = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement, errors.ProtocolViolation)
@@ -47,7 +56,8 @@ WHO = "SELECT pg_backend_pid()"
 class Connections:
     """A small pool that says why it cannot connect."""
 
-    def __init__(self, url: str, tables: TableNames) -> None:
+    def __init__(self, url: str, tables: TableNames, name: str = OURS) -> None:
+        self._name = name
         self._url = _checked(url)
         self._tables = tables
         self._idle: list[Connection] = []
@@ -98,7 +108,7 @@ class Connections:
             self.forget_prepared()
             await self._forget()
             raise self.pooled() from exc
-        except psycopg.OperationalError as exc:
+        except psycopg.Error as exc:
             if connection is None or connection.closed:
                 raise self.translated(exc) from exc
             raise
@@ -123,10 +133,16 @@ class Connections:
         async with self._turn:
             connection = await self._take()
             connection.prepare_threshold = self.prepare_after if prepare else None
+            blamed = Blamed(connection)
             try:
                 async with connection.transaction() if whole else nullcontext():
-                    yield connection
-            except BaseException:
+                    with blamed:
+                        yield connection
+            except BaseException as exc:
+                if is_not_now(exc) and blamed.is_ours:
+                    # The next one looks for the primary anew. This one, and those beside it, may never be let write again.
+                    await connection.close()
+                    await self._forget()
                 await self._give_back(connection)
                 raise
             await self._give_back(connection)
@@ -145,11 +161,7 @@ class Connections:
                 return connection
             await connection.close()
         connection = await UnhurriedConnection.connect(
-            self._url,
-            autocommit=True,
-            prepare_threshold=self.prepare_after,
-            connect_timeout=CONNECT_TIMEOUT_SECONDS,
-            **KEEPALIVE,
+            self._url, prepare_threshold=self.prepare_after, fallback_application_name=self._name, **HOW
         )
         version = connection.info.server_version
         if version < VERSION_MIN:
@@ -175,18 +187,7 @@ class Connections:
 
     def translated(self, exc: psycopg.Error) -> StoreError:
         """What PostgreSQL said, by its code."""
-        where = redact(self._url)
-        said = _first_line(exc)
-        match exc:
-            case errors.UndefinedTable() | errors.InvalidSchemaName() | errors.UndefinedColumn():
-                return missing(where, self._tables)
-            case errors.InsufficientPrivilege():
-                return StoreError(f"PostgreSQL at {where} refuses: {said}; grant this user what it lacks.")
-            case psycopg.OperationalError() | psycopg.InterfaceError() | errors.IdleInTransactionSessionTimeout():
-                return StoreUnavailable(
-                    f"PostgreSQL at {where} cannot be used: {said}; check that it runs, the address, the user and the password."
-                )
-        return StoreError(f"PostgreSQL at {where} refuses: {said}.")
+        return translated(exc, redact(self._url), self._tables)
 
 
 def _has_said_farewell(connection: Connection) -> bool:
@@ -194,11 +195,6 @@ def _has_said_farewell(connection: Connection) -> bool:
     socket = select.poll()
     socket.register(connection.pgconn.socket, select.POLLIN)
     return bool(socket.poll(0))
-
-
-def _first_line(exc: psycopg.Error) -> str:
-    said = (exc.diag.message_primary or str(exc)).strip().splitlines()
-    return said[-1].strip().rstrip(".?") if said else type(exc).__name__
 
 
 def _checked(url: str) -> str:

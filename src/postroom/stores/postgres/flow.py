@@ -1,4 +1,4 @@
-"""Messages on their way out: claim, settle, reconcile."""
+"""Messages on their way out: claim, settle."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from datetime import datetime
 from postroom.store import Claim, Settled, Settlement, Verdict
 from postroom.stores.postgres.claiming import Claiming
 from postroom.stores.postgres.connections import Connection
-from postroom.stores.postgres.lanes import arrays
 from postroom.stores.postgres.statements import Statements
 from postroom.stores.postgres.verdicts import Verdicts
 
@@ -22,9 +21,16 @@ class Flow:
         self._claiming = Claiming(statements, self._verdicts)
 
     async def claim(
-        self, connection: Connection, owner: str, lanes: Mapping[int, int], limit: int, now: datetime | None
+        self,
+        connection: Connection,
+        owner: str,
+        lanes: Mapping[int, int],
+        limit: int,
+        now: datetime | None,
+        doubtful: Collection[int] = (),
+        alone: bool = False,
     ) -> Sequence[Claim]:
-        return await self._claiming.claim(connection, owner, lanes, limit, now)
+        return await self._claiming.claim(connection, owner, lanes, limit, now, doubtful, alone)
 
     async def settle(
         self, connection: Connection, settlements: Sequence[Settlement], now: datetime | None
@@ -56,9 +62,3 @@ class Flow:
     async def peek(self, connection: Connection, lanes: Collection[int], now: datetime | None) -> bool:
         ((found,),) = await self._rows(connection, "peek", lanes=list(lanes), now=now)
         return bool(found)
-
-    async def reconcile(
-        self, connection: Connection, owner: str, lanes: Mapping[int, int], held: Collection[int]
-    ) -> int:
-        dropped = await self._run(connection, "reconcile", owner=owner, held=list(held), **arrays(lanes))
-        return dropped.rowcount

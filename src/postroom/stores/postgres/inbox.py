@@ -12,20 +12,36 @@ from uuid import UUID
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from postroom.inbox_store import Outcome, Parked, ParkedQuery
-from postroom.stores._inbox import park_row, parked_of, query_parameters, shortened
+from postroom.inbox_store import DeadDelivery, DeadQuery, Known, KnownQuery, Outcome
+from postroom.stores._inbox import (
+    by_source,
+    dead_of,
+    dead_row,
+    error_row,
+    event_row,
+    kept_source,
+    known_of,
+    known_parameters,
+    query_parameters,
+)
 from postroom.stores.postgres.blocking import BlockingConnections
 from postroom.stores.postgres.connections import Connection, Connections
 from postroom.stores.postgres.schema import Schema
 from postroom.stores.postgres.statements import INBOX_FILES, Statements
 from postroom.tables import TableNames
-from postroom.transport import Delivery
+from postroom.transport import Delivery, Identity
 from postroom.urls import redact
 
 
 def _is_whole(connection: psycopg.Connection[Any] | Connection) -> bool:
     # After an error inside it, PostgreSQL answers COMMIT with a rollback, and calls that no error.
-    return connection.info.transaction_status == TransactionStatus.INTRANS
+    return not connection.closed and connection.info.transaction_status == TransactionStatus.INTRANS
+
+
+def _is_ended(connection: psycopg.Connection[Any] | Connection) -> bool:
+    if connection.closed:
+        return not connection.broken
+    return connection.info.transaction_status == TransactionStatus.IDLE
 
 
 @dataclass(slots=True)
@@ -35,20 +51,28 @@ class PostgresInboxTransaction:
     handle: Connection
     statements: Statements
 
-    async def remember(self, consumer: str, ids: Collection[UUID]) -> set[UUID]:
-        cursor = await self.statements.run(self.handle, "remember", consumer=consumer, ids=_in_turn(ids))
-        if cursor.rowcount == len(ids):
-            return set(ids)  # the common case: which ones they are need not be read
-        return {row[0] for row in await cursor.fetchall()}
+    async def remember(self, consumer: str, events: Collection[Identity]) -> set[Identity]:
+        new = set[Identity]()
+        for source, ids in by_source(events):
+            facts = _facts(consumer, source, ids)
+            cursor = await self.statements.run(self.handle, "remember", **facts)
+            if cursor.rowcount == len(events):
+                return set(events)  # the common case: which ones they are need not be read
+            new.update(Identity(source, id_) for (id_,) in await cursor.fetchall())
+        return new
 
-    async def unpark(self, consumer: str, ids: Collection[UUID]) -> None:
-        await self.statements.run(self.handle, "unpark", consumer=consumer, ids=_in_turn(ids))
+    async def unbury(self, consumer: str, events: Collection[Identity]) -> None:
+        for source, ids in by_source(events):
+            await self.statements.run(self.handle, "unbury", **_facts(consumer, source, ids))
 
     def is_whole(self) -> bool:
         return _is_whole(self.handle)
 
+    def is_ended(self) -> bool:
+        return _is_ended(self.handle)
+
     def is_away(self) -> bool:
-        return self.handle.closed
+        return self.handle.broken
 
 
 @dataclass(slots=True)
@@ -58,19 +82,31 @@ class BlockingPostgresTransaction:
     handle: psycopg.Connection[tuple[Any, ...]]
     statements: Statements
 
-    def remember(self, consumer: str, ids: Collection[UUID]) -> set[UUID]:
-        text = self.statements.texts["remember"]
-        cursor = self.handle.cursor(binary=True).execute(text, {"consumer": consumer, "ids": _in_turn(ids)})
-        return set(ids) if cursor.rowcount == len(ids) else {row[0] for row in cursor.fetchall()}
+    def remember(self, consumer: str, events: Collection[Identity]) -> set[Identity]:
+        text, new = self.statements.texts["remember"], set[Identity]()
+        for source, ids in by_source(events):
+            cursor = self.handle.cursor(binary=True).execute(text, _facts(consumer, source, ids))
+            if cursor.rowcount == len(events):
+                return set(events)
+            new.update(Identity(source, id_) for (id_,) in cursor.fetchall())
+        return new
 
-    def unpark(self, consumer: str, ids: Collection[UUID]) -> None:
-        self.handle.execute(self.statements.texts["unpark"], {"consumer": consumer, "ids": _in_turn(ids)})
+    def unbury(self, consumer: str, events: Collection[Identity]) -> None:
+        for source, ids in by_source(events):
+            self.handle.execute(self.statements.texts["unbury"], _facts(consumer, source, ids))
 
     def is_whole(self) -> bool:
         return _is_whole(self.handle)
 
+    def is_ended(self) -> bool:
+        return _is_ended(self.handle)
+
     def is_away(self) -> bool:
-        return self.handle.closed
+        return self.handle.broken
+
+
+def _facts(consumer: str, source: str, ids: Collection[UUID]) -> dict[str, Any]:
+    return {"consumer": consumer, "source": kept_source(source), "ids": _in_turn(ids)}
 
 
 def _in_turn(ids: Collection[UUID]) -> list[str]:
@@ -103,29 +139,35 @@ class PostgresInbox:
         with self._blocking.transaction() as connection:
             yield BlockingPostgresTransaction(connection, self._statements)
 
-    async def failed(self, consumer: str, id: UUID, code: str, error: str) -> int:
-        facts = {"consumer": consumer, "id": id, "code": code, "error": shortened(error)}
+    async def failed(self, consumer: str, event: Identity, code: str, error: str) -> int:
+        facts = {**event_row(consumer, event), **error_row(code, error)}
         rows = await self._connections.ask(lambda tx: self._statements.rows(tx, "failed", **facts))
         return int(rows[0][0]) if rows else 0
 
-    async def bury(self, consumer: str, delivery: Delivery, code: str, error: str) -> None:
+    async def bury(self, consumer: str, delivery: Delivery, code: str, error: str, *, committed: bool = False) -> None:
         async def bury(tx: Connection) -> None:
-            facts = {"consumer": consumer, "id": delivery.message.id, "code": code, "error": shortened(error)}
-            if rows := await self._statements.rows(tx, "give_up", **facts):
-                await self._statements.run(tx, "park", **park_row(consumer, delivery, rows[0][0], code, error))
+            facts = {**event_row(consumer, delivery.identity), **error_row(code, error)}
+            if rows := await self._statements.rows(tx, "give_up", **facts, committed=committed):
+                await self._statements.run(tx, "bury", **dead_row(consumer, delivery, rows[0][0], code, error))
 
         await self._connections.run(bury)
 
-    async def parked(self, query: ParkedQuery) -> Sequence[Parked]:
-        facts = query_parameters(query) | {"requeued": query.requeued, "limit": query.limit}
-        rows = await self._connections.ask(lambda tx: self._statements.rows(tx, "parked", **facts))
-        return [parked_of(row) for row in rows]
+    async def known(self, query: KnownQuery) -> Sequence[Known]:
+        ids = _in_turn(query.ids) if query.ids else None
+        facts = known_parameters(query) | {"ids": ids, "limit": query.limit}
+        rows = await self._connections.ask(lambda tx: self._statements.rows(tx, "known", **facts))
+        return [known_of(row) for row in reversed(rows)]
 
-    async def requeue(self, query: ParkedQuery) -> int:
+    async def dead(self, query: DeadQuery) -> Sequence[DeadDelivery]:
+        facts = query_parameters(query) | {"requeued": query.requeued, "limit": query.limit}
+        rows = await self._connections.ask(lambda tx: self._statements.rows(tx, "dead", **facts))
+        return [dead_of(row) for row in rows]
+
+    async def requeue(self, query: DeadQuery) -> int:
         async def requeue(tx: Connection) -> int:
             rows = await self._statements.rows(tx, "requeue", **query_parameters(query))
-            for consumer, id_ in rows:
-                await self._statements.run(tx, "let_go_again", consumer=consumer, id=id_)
+            for consumer, source, id_ in rows:
+                await self._statements.run(tx, "let_go_again", consumer=consumer, source=source, id=id_)
             return len(rows)
 
         return await self._connections.run(requeue)
@@ -137,8 +179,9 @@ class PostgresInbox:
             counts.setdefault(consumer, {})[outcome] = number
         return counts
 
-    async def purge(self, before: datetime, *, limit: int = 10_000) -> int:
-        cursor = await self._connections.ask(lambda tx: self._statements.run(tx, "forget", before=before, limit=limit))
+    async def purge(self, consumer: str, before: datetime, *, limit: int = 10_000) -> int:
+        facts = {"consumer": consumer, "before": before, "limit": limit}
+        cursor = await self._connections.ask(lambda tx: self._statements.run(tx, "forget", **facts))
         return cursor.rowcount
 
     async def close(self) -> None:

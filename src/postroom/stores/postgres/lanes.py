@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from postroom.store import Lane, Lost, RelayInfo
-from postroom.stores._choose import after_a_crash
+from postroom.stores._choose import LostRow, after_a_crash
 from postroom.stores.postgres.connections import Connection
 from postroom.stores.postgres.statements import Statements
 from postroom.stores.postgres.verdicts import Verdicts
@@ -28,6 +28,7 @@ class Lanes:
             host=relay.host,
             pid=relay.pid,
             version=relay.version,
+            process=relay.process,
             now=now,
         )
         if is_new:
@@ -39,17 +40,24 @@ class Lanes:
 
     async def relays(self, connection: Connection) -> Sequence[RelayInfo]:
         return [
-            RelayInfo(owner=owner, name=name, host=host, pid=pid, version=version, seen_at=seen)
-            for owner, name, host, pid, version, seen in await self._rows(connection, "relays")
+            RelayInfo(owner=owner, name=name, host=host, pid=pid, version=version, process=process, seen_at=seen)
+            for owner, name, host, pid, version, process, seen in await self._rows(connection, "relays")
         ]
 
     async def lanes(self, connection: Connection) -> Sequence[Lane]:
         return [Lane(*row) for row in await self._rows(connection, "lanes")]
 
     async def take(
-        self, connection: Connection, owner: str, limit: int, lease: timedelta, lost: Lost, now: datetime | None
+        self,
+        connection: Connection,
+        owner: str,
+        limit: int,
+        lease: timedelta,
+        lost: Lost,
+        gone: Collection[str],
+        now: datetime | None,
     ) -> Sequence[Lane]:
-        rows = await self._rows(connection, "take", owner=owner, limit=limit, lease=lease, now=now)
+        rows = await self._rows(connection, "take", owner=owner, limit=limit, lease=lease, gone=list(gone), now=now)
         if rows:
             await self._let_go(connection, [lane for lane, *_ in rows], lost, now)
         return sorted((Lane(*row) for row in rows), key=lambda lane: lane.lane)
@@ -57,15 +65,14 @@ class Lanes:
     async def _let_go(self, connection: Connection, lanes: Sequence[int], lost: Lost, now: datetime | None) -> None:
         """Count an attempt for what an earlier owner had in flight here, and drop its claim (R6)."""
         dropped = await self._rows(connection, "let_go", lanes=lanes)
-        seqs = [seq for (claim,) in dropped for seq in claim]
+        seqs = [seq for claim, _ in dropped for seq in claim]
         if not seqs:
             return
-        verdicts, keys = after_a_crash(await self._lost(connection, seqs), lost)
-        await self._verdicts.record(connection, verdicts, now, solo=True)
+        alone = {seq for claim, was_alone in dropped if was_alone for seq in claim}
+        rows = [LostRow._make(row) for row in await self._rows(connection, "lost", seqs=seqs)]
+        verdicts, keys = after_a_crash(rows, lost, alone)
+        await self._verdicts.record(connection, verdicts, now, lost=True)
         await self._verdicts.look_after(connection, keys)
-
-    async def _lost(self, connection: Connection, seqs: Sequence[int]) -> Sequence[tuple[int, str | None, int]]:
-        return [(seq, key, attempts) for seq, key, attempts in await self._rows(connection, "lost", seqs=seqs)]
 
     async def renew(
         self, connection: Connection, owner: str, lanes: Mapping[int, int], lease: timedelta, now: datetime | None

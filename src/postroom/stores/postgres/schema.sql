@@ -36,8 +36,8 @@ CREATE TABLE outbox (
     -- Why an open message is out of the line: 'key', behind its key's held head; 'time', not due yet. On a dead one,
     -- 'park': it holds its key.
     shelf            text,
-    -- It was in flight when a relay died: it travels alone.
-    solo             boolean NOT NULL DEFAULT false,
+    -- How often it was in flight when a relay died or lost its lease. Such a one travels with its like, then alone.
+    lost             integer NOT NULL DEFAULT 0,
     tried_at         timestamptz,
     settled_at       timestamptz,
     outcome          text, -- published, dead, expired, discarded
@@ -70,7 +70,9 @@ CREATE TABLE outbox_claim (
     epoch       bigint NOT NULL,
     owner       text NOT NULL,
     seqs        bigint[] NOT NULL,
-    claimed_at  timestamptz NOT NULL
+    claimed_at  timestamptz NOT NULL,
+    -- Nothing else was in flight in that relay's process.
+    alone       boolean NOT NULL DEFAULT false
 );
 
 -- Keys whose head waits for its next try, or is dead and parks them (until is NULL).
@@ -88,6 +90,7 @@ CREATE TABLE outbox_relay (
     host     text NOT NULL,
     pid      integer NOT NULL,
     version  text NOT NULL,
+    process  text NOT NULL,
     seen_at  timestamptz NOT NULL
 );
 
@@ -116,13 +119,14 @@ LEFT JOIN outbox_hold h ON o.settled_at IS NULL AND h.key = o.key;
 -- What was received. `inbox`: a row for each message that a consumer has handled, or that is failing, dead or requeued.
 CREATE TABLE inbox (
     consumer         text NOT NULL,
+    source           text NOT NULL, -- CloudEvents: an id is unique within its source
     message_id       uuid NOT NULL,
     outcome          text NOT NULL, -- handled, failing, dead, requeued
     attempts         integer NOT NULL,
     at               timestamptz NOT NULL,
     last_error_code  text,
     last_error       text,
-    PRIMARY KEY (consumer, message_id)
+    PRIMARY KEY (consumer, message_id, source)
 );
 -- Rows come in the order of their time: this index costs next to nothing, and is enough to forget the oldest.
 CREATE INDEX inbox_at ON inbox USING brin (at);
@@ -131,6 +135,7 @@ CREATE INDEX inbox_at ON inbox USING brin (at);
 CREATE TABLE inbox_dead (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     consumer     text NOT NULL,
+    source       text NOT NULL,
     message_id   uuid NOT NULL,
     type         text NOT NULL,
     key          text,
@@ -143,6 +148,6 @@ CREATE TABLE inbox_dead (
     error        text NOT NULL,
     dead_at      timestamptz NOT NULL,
     requeued_at  timestamptz,
-    UNIQUE (consumer, message_id)
+    UNIQUE (consumer, message_id, source)
 );
 CREATE INDEX inbox_requeued ON inbox_dead (consumer, id) WHERE requeued_at IS NOT NULL;

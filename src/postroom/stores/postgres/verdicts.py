@@ -8,7 +8,8 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, assert_never
 
-from postroom.store import ERROR_MAX, Buried, Expired, Published, Retry, Unsent, Verdict
+from postroom.store import Buried, Expired, Published, Retry, Unsent, Verdict
+from postroom.stores._texts import kept_code, kept_error
 from postroom.stores.postgres.connections import Connection
 from postroom.stores.postgres.statements import Statements
 
@@ -20,7 +21,7 @@ class Verdicts:
         self._run = statements.run
 
     async def record(
-        self, connection: Connection, verdicts: Mapping[int, Verdict], now: datetime | None, *, solo: bool = False
+        self, connection: Connection, verdicts: Mapping[int, Verdict], now: datetime | None, *, lost: bool = False
     ) -> None:
         """Write the verdicts, each kind in one statement, on rows that are still open."""
         seqs: defaultdict[str, list[int]] = defaultdict(list)
@@ -34,10 +35,10 @@ class Verdicts:
                 case Expired():
                     seqs["expire"].append(seq)
                 case Buried(code, error, park):
-                    rows["bury"].append({"seq": seq, "code": code, "error": _kept(error), "park": park})
+                    rows["bury"].append({"seq": seq, "park": park} | _why(code, error))
                 case Retry(after, code, error, spent):
-                    row = {"seq": seq, "after": after.total_seconds(), "code": code, "error": _kept(error)}
-                    rows["retry"].append(row | {"spent": int(spent)})
+                    row = {"seq": seq, "after": after.total_seconds(), "spent": int(spent)}
+                    rows["retry"].append(row | _why(code, error))
                 case _:
                     assert_never(verdict)
         for name, plain in seqs.items():
@@ -45,7 +46,7 @@ class Verdicts:
         if rows["bury"]:
             await self._run(connection, "bury", verdicts=json.dumps(rows["bury"]), now=now)
         if rows["retry"]:
-            await self._run(connection, "retry", verdicts=json.dumps(rows["retry"]), now=now, solo=solo)
+            await self._run(connection, "retry", verdicts=json.dumps(rows["retry"]), now=now, lost=int(lost))
 
     async def look_after(self, connection: Connection, keys: Collection[str]) -> None:
         """Hold the keys that must wait, until the right moment; let go of those that need not."""
@@ -55,6 +56,5 @@ class Verdicts:
             await self._run(connection, "hold_keys", keys=sorted(keys))
 
 
-def _kept(error: str) -> str:
-    # PostgreSQL's text cannot hold NUL.
-    return error[:ERROR_MAX].replace("\0", "�")
+def _why(code: str, error: str) -> dict[str, str]:
+    return {"code": kept_code(code), "error": kept_error(error)}

@@ -6,16 +6,18 @@ database: with sixteen writers that costs three quarters of their rate.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakSet
 
 import psycopg
 from psycopg import AsyncConnection, sql
 
 from postroom.errors import StoreUnavailable
 from postroom.store import Waker
-from postroom.stores.postgres.connections import CONNECT_TIMEOUT_SECONDS, KEEPALIVE
+from postroom.stores.postgres.connections import HOW
 from postroom.tables import TableNames
 from postroom.urls import redact
 
@@ -32,9 +34,7 @@ def channel(tables: TableNames) -> str:
 async def watch(url: str, tables: TableNames, woken: Callable[[], None]) -> None:
     """Call *woken* for each wake-up; until cancelled. On a connection of its own: a pooler in between may swallow them."""
     try:
-        connection = await AsyncConnection.connect(
-            url, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS, **KEEPALIVE
-        )
+        connection = await AsyncConnection.connect(url, **HOW)
         async with connection:
             await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel(tables))))
             woken()
@@ -44,15 +44,32 @@ async def watch(url: str, tables: TableNames, woken: Callable[[], None]) -> None
         raise StoreUnavailable(f"PostgreSQL at {redact(url)} cannot be watched; it is polled meanwhile.") from exc
 
 
+_wakers: WeakSet[PostgresWaker] = WeakSet()
+_of_parents: list[psycopg.Connection[tuple[Any, ...]]] = []
+"""Connections that a child must neither use nor close: closing would end them for the parent."""
+
+
 class PostgresWaker(Waker):
     """Tells relays that something was committed, from a thread of its own: `wake` never waits and never fails."""
 
     def __init__(self, url: str, tables: TableNames) -> None:
         self._url, self._channel = url, channel(tables)
-        self._news = threading.Condition()
-        self._wanted = self._closed = False
-        self._thread: threading.Thread | None = None
+        self._closed = False
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+        self._begin_anew()
+        _wakers.add(self)
+
+    def _begin_anew(self) -> None:
+        self._news = threading.Condition()
+        self._wanted = False
+        self._thread: threading.Thread | None = None
+
+    def after_fork(self) -> None:
+        """In a forked child the thread is gone, its lock may be held for ever, and the connection is the parent's."""
+        if self._connection is not None:
+            _of_parents.append(self._connection)
+            self._connection = None
+        self._begin_anew()
 
     def wake(self) -> None:
         with self._news:
@@ -88,10 +105,18 @@ class PostgresWaker(Waker):
 
     def _send(self) -> None:
         if self._connection is None or self._connection.closed:
-            self._connection = psycopg.connect(self._url, autocommit=True, connect_timeout=CONNECT_TIMEOUT_SECONDS)
+            self._connection = psycopg.connect(self._url, **HOW)
         self._connection.execute("SELECT pg_notify(%s, '')", [self._channel])
 
     def _hang_up(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def _after_fork() -> None:
+    for waker in list(_wakers):
+        waker.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Self
+from uuid import UUID
 
 from postroom.clock import utcnow
 from postroom.errors import ConfigError
@@ -27,7 +28,9 @@ from postroom.store import (
     Settled,
     Settlement,
     StoreCapabilities,
+    Told,
 )
+from postroom.stores._chunks import in_chunks
 from postroom.stores._time import microseconds
 from postroom.stores.sqlite.desk import Desk
 from postroom.stores.sqlite.flow import Flow
@@ -112,9 +115,16 @@ class SQLiteStore:
         return await self._writer.read(self._lanes.lanes)
 
     async def take(
-        self, owner: str, *, limit: int, lease: timedelta, lost: Lost, now: datetime | None = None
+        self,
+        owner: str,
+        *,
+        limit: int,
+        lease: timedelta,
+        lost: Lost,
+        gone: Collection[str] = (),
+        now: datetime | None = None,
     ) -> Sequence[Lane]:
-        return await self._writer.run(lambda tx: self._lanes.take(tx, owner, limit, lease, lost, now or utcnow()))
+        return await self._writer.run(lambda tx: self._lanes.take(tx, owner, limit, lease, lost, gone, now or utcnow()))
 
     async def renew(
         self, owner: str, lanes: Mapping[int, int], *, lease: timedelta, now: datetime | None = None
@@ -125,9 +135,18 @@ class SQLiteStore:
         return await self._writer.run(lambda tx: self._lanes.release(tx, owner, lanes))
 
     async def claim(
-        self, owner: str, lanes: Mapping[int, int], *, limit: int, now: datetime | None = None
+        self,
+        owner: str,
+        lanes: Mapping[int, int],
+        *,
+        limit: int,
+        doubtful: Collection[int] = (),
+        alone: bool = False,
+        now: datetime | None = None,
     ) -> Sequence[Claim]:
-        return await self._writer.run(lambda tx: self._flow.claim(tx, owner, lanes, limit, now or utcnow()))
+        return await self._writer.run(
+            lambda tx: self._flow.claim(tx, owner, lanes, limit, now or utcnow(), doubtful, alone)
+        )
 
     async def settle(self, settlements: Sequence[Settlement], *, now: datetime | None = None) -> Mapping[int, Settled]:
         return await self._writer.run(lambda tx: self._flow.settle(tx, settlements, now or utcnow()))
@@ -138,17 +157,23 @@ class SQLiteStore:
     async def watch(self, woken: Callable[[], None]) -> None:
         await watch(self.path, woken)
 
-    async def reconcile(self, owner: str, lanes: Mapping[int, int], *, held: Collection[int]) -> int:
-        return await self._writer.run(lambda tx: self._flow.reconcile(tx, owner, lanes, held))
-
     async def counts(self, *, now: datetime | None = None) -> Counts:
         return await self._writer.read(lambda tx: self._desk.counts(tx, now or utcnow()))
+
+    async def ids_between(self, first: UUID, last: UUID, *, limit: int) -> Sequence[UUID]:
+        return await self._writer.read(lambda tx: self._desk.ids_between(tx, first, last, limit))
 
     async def find(self, query: Query) -> Sequence[Record]:
         return await self._writer.read(lambda tx: self._desk.find(tx, query))
 
-    async def requeue(self, query: Query, *, now: datetime | None = None) -> int:  # noqa: ARG002 - no clock is needed
-        return await self._writer.run(lambda tx: self._desk.requeue(tx, query))
+    async def requeue(self, query: Query, *, now: datetime | None = None, told: Told | None = None) -> int:  # noqa: ARG002 - no clock is needed
+        top = await self._writer.read(self._desk.top)
+        return await in_chunks(
+            top, lambda chunk: self._writer.run(lambda tx: self._desk.requeue(tx, query, chunk)), told
+        )
 
-    async def discard(self, query: Query, *, now: datetime | None = None) -> int:
-        return await self._writer.run(lambda tx: self._desk.discard(tx, query, now or utcnow()))
+    async def discard(self, query: Query, *, now: datetime | None = None, told: Told | None = None) -> int:
+        top = await self._writer.read(self._desk.top)
+        return await in_chunks(
+            top, lambda chunk: self._writer.run(lambda tx: self._desk.discard(tx, query, chunk, now or utcnow())), told
+        )

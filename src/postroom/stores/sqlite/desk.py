@@ -6,8 +6,10 @@ import sqlite3
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 from postroom.store import Counts, Query, Record, Status
+from postroom.stores._chunks import Chunk, Done, end_of
 from postroom.stores._rows import message_of
 from postroom.stores._time import microseconds, moment
 from postroom.stores.sqlite.statements import Statements, many
@@ -36,20 +38,34 @@ class Desk:
         rows = self._run(connection, "find", **_parameters(query), limit=limit)
         return [_record(*row) for row in rows]
 
-    def requeue(self, connection: sqlite3.Connection, query: Query) -> int:
-        found = self._matching(connection, query, "dead", "failed")
+    def ids_between(self, connection: sqlite3.Connection, first: UUID, last: UUID, limit: int) -> Sequence[UUID]:
+        rows = self._run(connection, "ids_between", first=str(first), last=str(last), limit=limit)
+        return [UUID(id_) for (id_,) in rows]
+
+    def top(self, connection: sqlite3.Connection) -> int:
+        """The last seq that there is."""
+        ((top,),) = self._run(connection, "top").fetchall()
+        return int(top)
+
+    def requeue(self, connection: sqlite3.Connection, query: Query, chunk: Chunk) -> Done:
+        found = self._matching(connection, query, chunk, "dead", "failed")
+        last = end_of(list(found), chunk)
         self._run(connection, "requeue", seqs=many(found))
         self._verdicts.look_after(connection, {key for key in found.values() if key is not None})
-        return len(found)
+        return Done(len(found), last)
 
-    def discard(self, connection: sqlite3.Connection, query: Query, now: datetime) -> int:
-        found = self._matching(connection, query, "dead", "failed", "pending")
+    def discard(self, connection: sqlite3.Connection, query: Query, chunk: Chunk, now: datetime) -> Done:
+        found = self._matching(connection, query, chunk, "dead", "failed", "pending")
+        last = end_of(list(found), chunk)
         self._run(connection, "discard", seqs=many(found), now=microseconds(now))
         self._verdicts.look_after(connection, {key for key in found.values() if key is not None})
-        return len(found)
+        return Done(len(found), last)
 
-    def _matching(self, connection: sqlite3.Connection, query: Query, *statuses: Status) -> dict[int, str | None]:
-        return dict(self._run(connection, "matching", **_parameters(query), statuses=many(statuses)).fetchall())
+    def _matching(
+        self, connection: sqlite3.Connection, query: Query, chunk: Chunk, *statuses: Status
+    ) -> dict[int, str | None]:
+        facts = _parameters(query) | {"after": chunk.after, "top": chunk.top, "size": chunk.size}
+        return dict(self._run(connection, "matching", **facts, statuses=many(statuses)).fetchall())
 
 
 def _parameters(query: Query) -> dict[str, Any]:
@@ -58,6 +74,7 @@ def _parameters(query: Query) -> dict[str, Any]:
         "status": query.status,
         "type": query.type,
         "key": query.key,
+        "before": query.before,
         "since": microseconds(query.since),
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from postroom.stores.sqlite.schema import WAL_RESET_FIXED, has_wal_reset_defect
+from postroom.stores.sqlite.schema import WAL_RESET_REMEDY, has_wal_reset_defect
 
 
 async def weaknesses(url: str) -> list[str]:  # noqa: ARG001 - it is the library, not the file
@@ -20,9 +20,8 @@ def judge(version: tuple[int, int, int]) -> list[str]:
     """
     if not has_wal_reset_defect(version):
         return []
-    has, fixed = (".".join(map(str, each)) for each in (version, WAL_RESET_FIXED))
+    has = ".".join(map(str, version))
     found = (
-        f"This Python links SQLite {has}, which can corrupt a file that several processes write (the WAL-reset defect): use "
-        f"SQLite {fixed} or later, or let one process do all the writing."
+        f"This Python links SQLite {has}, which can corrupt a file that several processes write (the WAL-reset defect)."
     )
-    return [found]
+    return [f"{found} {WAL_RESET_REMEDY}"]

@@ -1,4 +1,4 @@
-"""Messages on their way out: claim, settle, reconcile."""
+"""Messages on their way out: claim, settle."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from postroom.store import (
     Settlement,
     per_lane,
 )
-from postroom.stores._choose import Choice, Seen, alone, fair, look, look_behind
+from postroom.stores._choose import Choice, Seen, company, fair, look, look_behind
 from postroom.stores._rows import message_of
 from postroom.stores._time import microseconds, moment
 from postroom.stores.sqlite.statements import Statements, many
@@ -33,15 +33,28 @@ class Flow:
         self._verdicts = Verdicts(statements)
 
     def claim(
-        self, connection: sqlite3.Connection, owner: str, lanes: Mapping[int, int], limit: int, now: datetime
+        self,
+        connection: sqlite3.Connection,
+        owner: str,
+        lanes: Mapping[int, int],
+        limit: int,
+        now: datetime,
+        doubtful: Collection[int] = (),
+        alone: bool = False,
     ) -> Sequence[Claim]:
         self._run(connection, "give_hash")
+        for lane in lanes.keys() & set(doubtful):
+            self._run(connection, "drop_orphans", lane=lane, owner=owner, epoch=lanes[lane])
+        if limit < 1:
+            return []
         free = [lane for lane in lanes if self._free(connection, owner, lane, lanes[lane])]
         want = per_lane(limit, len(free))
         lines = {lane: self._line(connection, lane, want, now) for lane in free}
         held = {key for line in lines.values() for key in line[1]}
         chosen = fair({lane: line[0] for lane, line in lines.items() if line[0]}, limit)
-        return [self._claimed(connection, owner, lane, lanes[lane], seen, held, now) for lane, seen in chosen.items()]
+        return [
+            self._claimed(connection, owner, lane, lanes[lane], seen, held, now, alone) for lane, seen in chosen.items()
+        ]
 
     def _free(self, connection: sqlite3.Connection, owner: str, lane: int, epoch: int) -> bool:
         return self._run(connection, "free_lane", owner=owner, lane=lane, epoch=epoch).fetchone() is not None
@@ -57,7 +70,7 @@ class Flow:
             choice = self._walk(connection, lane, want, at)
             moved, keys = self._look_behind(connection, lane, want, at, choice)
             freed |= keys
-            line = alone(seen for seen in choice.ready if seen.seq <= ceiling)
+            line = company(sorted(seen for seen in choice.ready if seen.seq <= ceiling))
             if line or (not moved and ceiling == inf):
                 return line, freed
 
@@ -108,16 +121,18 @@ class Flow:
         chosen: Sequence[Seen],
         held: Collection[str],
         now: datetime,
+        alone: bool,
     ) -> Claim:
         seqs, at = many(seen.seq for seen in chosen), microseconds(now)
-        (claim_id,) = self._run(connection, "claim", lane=lane, epoch=epoch, owner=owner, seqs=seqs, now=at).fetchone()
+        row = {"lane": lane, "epoch": epoch, "owner": owner, "seqs": seqs, "now": at, "alone": alone}
+        (claim_id,) = self._run(connection, "claim", **row).fetchone()
         rows = self._run(connection, "claimed", seqs=seqs, now=at)
         messages = [
             Claimed(seq, attempts, bool(expired), message_of(*(*columns, moment(time), moment(expires_at))))
             for seq, attempts, expired, *columns, time, expires_at in rows
         ]
         keys = frozenset(seen.key for seen in chosen if seen.key is not None and seen.key in held)
-        return Claim(claim_id, lane, epoch, owner, chosen[0].solo == 1, messages, keys)
+        return Claim(claim_id, lane, epoch, owner, max(seen.lost for seen in chosen), messages, keys)
 
     def settle(
         self, connection: sqlite3.Connection, settlements: Sequence[Settlement], now: datetime
@@ -141,11 +156,3 @@ class Flow:
     def peek(self, connection: sqlite3.Connection, lanes: Collection[int], now: datetime) -> bool:
         (found,) = self._run(connection, "peek", lanes=many(lanes), now=microseconds(now)).fetchone()
         return bool(found)
-
-    def reconcile(
-        self, connection: sqlite3.Connection, owner: str, lanes: Mapping[int, int], held: Collection[int]
-    ) -> int:
-        return sum(
-            self._run(connection, "reconcile", lane=lane, owner=owner, epoch=epoch, held=many(held)).rowcount
-            for lane, epoch in lanes.items()
-        )

@@ -18,14 +18,28 @@ from typing import Any, Self
 from uuid import UUID
 
 from postroom.clock import utcnow
-from postroom.inbox_store import Outcome, Parked, ParkedQuery
-from postroom.stores._inbox import in_turn, park_row, parked_of, query_parameters, shortened
+from postroom.errors import StoreUnavailable
+from postroom.inbox_store import DeadDelivery, DeadQuery, Known, KnownQuery, Outcome
+from postroom.stores._inbox import (
+    by_source,
+    dead_of,
+    dead_row,
+    error_row,
+    event_row,
+    in_turn,
+    kept_source,
+    known_of,
+    known_parameters,
+    query_parameters,
+)
 from postroom.stores._time import microseconds, moment
+from postroom.stores.sqlite.failures import is_full_or_failing, is_not_now
+from postroom.stores.sqlite.file import FileConnection, must_be_there
 from postroom.stores.sqlite.schema import Schema
 from postroom.stores.sqlite.statements import INBOX_FILES, Statements, many
 from postroom.stores.sqlite.writer import Writer, connect
 from postroom.tables import TableNames
-from postroom.transport import Delivery
+from postroom.transport import Delivery, Identity
 
 ALL = -1
 """SQLite's LIMIT for no limit."""
@@ -41,16 +55,30 @@ class BlockingSQLiteTransaction:
 
     handle: sqlite3.Connection
     statements: Statements
+    writer: Writer
 
-    def remember(self, consumer: str, ids: Collection[UUID]) -> set[UUID]:
-        rows = self.statements.run(self.handle, "remember", consumer=consumer, ids=many(in_turn(ids)), now=_now())
-        return {UUID(row[0]) for row in rows.fetchall()}
+    def remember(self, consumer: str, events: Collection[Identity]) -> set[Identity]:
+        new = set[Identity]()
+        for source, ids in by_source(events):
+            facts = {"consumer": consumer, "source": kept_source(source), "ids": many(in_turn(ids))}
+            new.update(Identity(source, UUID(id_)) for (id_,) in self._run("remember", **facts, now=_now()))
+        return new
 
-    def unpark(self, consumer: str, ids: Collection[UUID]) -> None:
-        self.statements.run(self.handle, "unpark", consumer=consumer, ids=many(in_turn(ids)))
+    def unbury(self, consumer: str, events: Collection[Identity]) -> None:
+        for source, ids in by_source(events):
+            self._run("unbury", consumer=consumer, source=kept_source(source), ids=many(in_turn(ids)))
+
+    def _run(self, name: str, **facts: Any) -> list[tuple[Any, ...]]:
+        try:
+            return self.statements.run(self.handle, name, **facts).fetchall()
+        except sqlite3.Error as exc:
+            raise self.writer.translated(exc) from exc
 
     def is_whole(self) -> bool:
-        return self.handle.in_transaction
+        return is_open(self.handle) and self.handle.in_transaction
+
+    def is_ended(self) -> bool:
+        return not self.is_whole()
 
     def is_away(self) -> bool:
         return False
@@ -66,14 +94,17 @@ class SQLiteInboxTransaction:
     def handle(self) -> sqlite3.Connection:
         return self.blocking.handle
 
-    async def remember(self, consumer: str, ids: Collection[UUID]) -> set[UUID]:
-        return self.blocking.remember(consumer, ids)
+    async def remember(self, consumer: str, events: Collection[Identity]) -> set[Identity]:
+        return self.blocking.remember(consumer, events)
 
-    async def unpark(self, consumer: str, ids: Collection[UUID]) -> None:
-        self.blocking.unpark(consumer, ids)
+    async def unbury(self, consumer: str, events: Collection[Identity]) -> None:
+        self.blocking.unbury(consumer, events)
 
     def is_whole(self) -> bool:
         return self.blocking.is_whole()
+
+    def is_ended(self) -> bool:
+        return self.blocking.is_ended()
 
     def is_away(self) -> bool:
         return False
@@ -88,7 +119,7 @@ class SQLiteInbox:
         self._path, self._tables = path, tables or TableNames()
         self._statements = Statements(self._tables, INBOX_FILES)
         self._writer = Writer(path, self._tables)
-        self._idle: list[sqlite3.Connection] = []
+        self._idle: list[FileConnection] = []
         self._turn, self._blocking_turn = asyncio.Lock(), Lock()
 
     async def check(self) -> None:
@@ -100,9 +131,9 @@ class SQLiteInbox:
         async with self._turn:
             connection = await self._begin_elsewhere()
             try:
-                yield SQLiteInboxTransaction(BlockingSQLiteTransaction(connection, self._statements))
-            except BaseException:
-                self._roll_back(connection)
+                yield SQLiteInboxTransaction(BlockingSQLiteTransaction(connection, self._statements, self._writer))
+            except BaseException as exc:
+                self._give_up(connection, exc)
                 raise
             await asyncio.shield(asyncio.to_thread(self._commit, connection))
 
@@ -111,35 +142,43 @@ class SQLiteInbox:
         with self._blocking_turn:
             connection = self._begin()
             try:
-                yield BlockingSQLiteTransaction(connection, self._statements)
-            except BaseException:
-                self._roll_back(connection)
+                yield BlockingSQLiteTransaction(connection, self._statements, self._writer)
+            except BaseException as exc:
+                self._give_up(connection, exc)
                 raise
             self._commit(connection)
 
-    async def failed(self, consumer: str, id: UUID, code: str, error: str) -> int:
-        facts = {"consumer": consumer, "id": str(id), "code": code, "error": shortened(error), "now": _now()}
+    async def failed(self, consumer: str, event: Identity, code: str, error: str) -> int:
+        facts = {**event_row(consumer, event), **error_row(code, error), "now": _now()}
         rows = await self._writer.run(lambda tx: self._statements.run(tx, "failed", **facts).fetchall())
         return int(rows[0][0]) if rows else 0
 
-    async def bury(self, consumer: str, delivery: Delivery, code: str, error: str) -> None:
+    async def bury(self, consumer: str, delivery: Delivery, code: str, error: str, *, committed: bool = False) -> None:
         def bury(tx: sqlite3.Connection) -> None:
-            facts = {"consumer": consumer, "id": delivery.message.id_text, "code": code, "error": shortened(error)}
-            if row := self._statements.run(tx, "give_up", **facts, now=_now()).fetchone():
-                self._statements.run(tx, "park", **park_row(consumer, delivery, row[0], code, error), now=_now())
+            facts = {**event_row(consumer, delivery.identity), **error_row(code, error)}
+            given_up = self._statements.run(tx, "give_up", **facts, committed=committed, now=_now())
+            if row := given_up.fetchone():
+                self._statements.run(tx, "bury", **dead_row(consumer, delivery, row[0], code, error), now=_now())
 
         await self._writer.run(bury)
 
-    async def parked(self, query: ParkedQuery) -> Sequence[Parked]:
-        facts = _parameters(query) | {"requeued": query.requeued, "limit": query.limit or ALL}
-        rows = await self._writer.read(lambda tx: self._statements.run(tx, "parked", **facts).fetchall())
-        return [parked_of(row, moment) for row in rows]
+    async def known(self, query: KnownQuery) -> Sequence[Known]:
+        ids = many(in_turn(query.ids)) if query.ids else None
+        facts = known_parameters(query) | {"ids": ids, "limit": query.limit or ALL}
+        rows = await self._writer.read(lambda tx: self._statements.run(tx, "known", **facts).fetchall())
+        return [known_of(row, moment) for row in reversed(rows)]
 
-    async def requeue(self, query: ParkedQuery) -> int:
+    async def dead(self, query: DeadQuery) -> Sequence[DeadDelivery]:
+        facts = _parameters(query) | {"requeued": query.requeued, "limit": query.limit or ALL}
+        rows = await self._writer.read(lambda tx: self._statements.run(tx, "dead", **facts).fetchall())
+        return [dead_of(row, moment) for row in rows]
+
+    async def requeue(self, query: DeadQuery) -> int:
         def requeue(tx: sqlite3.Connection) -> int:
             rows = self._statements.run(tx, "requeue", **_parameters(query), now=_now()).fetchall()
-            for consumer, id_ in rows:
-                self._statements.run(tx, "let_go_again", consumer=consumer, id=id_, now=_now())
+            for consumer, source, id_ in rows:
+                facts = {"consumer": consumer, "source": source, "id": id_}
+                self._statements.run(tx, "let_go_again", **facts, now=_now())
             return len(rows)
 
         return await self._writer.run(requeue)
@@ -151,14 +190,13 @@ class SQLiteInbox:
             counts.setdefault(consumer, {})[outcome] = number
         return counts
 
-    async def purge(self, before: datetime, *, limit: int = 10_000) -> int:
-        facts = {"before": microseconds(before), "limit": limit}
+    async def purge(self, consumer: str, before: datetime, *, limit: int = 10_000) -> int:
+        facts = {"consumer": consumer, "before": microseconds(before), "limit": limit}
         return await self._writer.run(lambda tx: self._statements.run(tx, "forget", **facts).rowcount)
 
     async def close(self) -> None:
         await self._writer.close()
-        while self._idle:
-            self._idle.pop().close()
+        self._forget()
 
     async def __aenter__(self) -> Self:
         return self
@@ -166,7 +204,7 @@ class SQLiteInbox:
     async def __aexit__(self, *exc: object) -> None:
         await self.close()
 
-    async def _begin_elsewhere(self) -> sqlite3.Connection:
+    async def _begin_elsewhere(self) -> FileConnection:
         begun = asyncio.ensure_future(asyncio.to_thread(self._begin))
         try:
             return await asyncio.shield(begun)
@@ -175,11 +213,11 @@ class SQLiteInbox:
             begun.add_done_callback(self._roll_back_begun)
             raise
 
-    def _roll_back_begun(self, begun: asyncio.Future[sqlite3.Connection]) -> None:
+    def _roll_back_begun(self, begun: asyncio.Future[FileConnection]) -> None:
         if begun.exception() is None:
             self._roll_back(begun.result())
 
-    def _begin(self) -> sqlite3.Connection:
+    def _begin(self) -> FileConnection:
         try:
             connection = self._take()
         except sqlite3.Error as exc:
@@ -191,26 +229,60 @@ class SQLiteInbox:
             raise self._writer.translated(exc) from exc
         return connection
 
-    def _take(self) -> sqlite3.Connection:
+    def _take(self) -> FileConnection:
         # Async and sync handlers begin in different threads: to look first and take then would be a race.
         with suppress(IndexError):
-            return self._idle.pop()
+            while True:
+                if not (connection := self._idle.pop()).is_replaced(self._path):
+                    return connection
+                connection.close()
+        must_be_there(self._path)
         return connect(self._path)
 
-    def _commit(self, connection: sqlite3.Connection) -> None:
+    def _commit(self, connection: FileConnection) -> None:
         try:
             connection.execute("COMMIT")
         except sqlite3.Error as exc:
             self._roll_back(connection)
+            if is_not_now(exc):
+                self._forget()
             raise self._writer.translated(exc) from exc
         self._idle.append(connection)
 
-    def _roll_back(self, connection: sqlite3.Connection) -> None:
+    def _give_up(self, connection: FileConnection, exc: BaseException) -> None:
+        """Roll back. Where the database or its disk failed, use no connection from before that, and say so."""
+        # SQLite rolls back by itself then, which looks as if the handler had done so: what it raised is the cause.
+        said = exc if isinstance(exc, sqlite3.Error) else exc.__cause__
+        disk = said if isinstance(said, sqlite3.Error) and is_full_or_failing(said) else None
+        if disk is None and not isinstance(exc, StoreUnavailable):
+            self._roll_back(connection)
+            return
+        with suppress(sqlite3.Error):
+            connection.close()
+        self._forget()
+        if disk is not None and not isinstance(exc, StoreUnavailable):
+            raise self._writer.translated(disk) from exc
+
+    def _forget(self) -> None:
+        with suppress(IndexError):
+            while True:
+                self._idle.pop().close()
+
+    def _roll_back(self, connection: FileConnection) -> None:
         with suppress(sqlite3.Error):
             connection.rollback()
-        self._idle.append(connection)
+        if is_open(connection):
+            self._idle.append(connection)
 
 
-def _parameters(query: ParkedQuery) -> dict[str, Any]:
+def is_open(connection: sqlite3.Connection) -> bool:
+    """Can the connection be used? Not when its handler closed it; sqlite3 has no other way to ask."""
+    try:
+        return connection.total_changes >= 0
+    except sqlite3.ProgrammingError:
+        return False
+
+
+def _parameters(query: DeadQuery) -> dict[str, Any]:
     facts = query_parameters(query)
     return facts | {"ids": None if facts["ids"] is None else many(facts["ids"])}

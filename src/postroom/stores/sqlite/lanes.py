@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from postroom.store import Lane, Lost, RelayInfo
-from postroom.stores._choose import after_a_crash
+from postroom.stores._choose import LostRow, after_a_crash
 from postroom.stores._time import microseconds, moment
 from postroom.stores.sqlite.statements import Statements
 from postroom.stores.sqlite.verdicts import Verdicts
@@ -30,6 +30,7 @@ class Lanes:
             host=relay.host,
             pid=relay.pid,
             version=relay.version,
+            process=relay.process,
             now=microseconds(now),
         )
 
@@ -39,15 +40,24 @@ class Lanes:
     def relays(self, connection: sqlite3.Connection) -> Sequence[RelayInfo]:
         rows = self._run(connection, "relays")
         return [
-            RelayInfo(owner=owner, name=name, host=host, pid=pid, version=version, seen_at=moment(seen))
-            for owner, name, host, pid, version, seen in rows
+            RelayInfo(
+                owner=owner, name=name, host=host, pid=pid, version=version, process=process, seen_at=moment(seen)
+            )
+            for owner, name, host, pid, version, process, seen in rows
         ]
 
     def lanes(self, connection: sqlite3.Connection) -> Sequence[Lane]:
         return [_lane(*row) for row in self._run(connection, "lanes")]
 
     def take(
-        self, connection: sqlite3.Connection, owner: str, limit: int, lease: timedelta, lost: Lost, now: datetime
+        self,
+        connection: sqlite3.Connection,
+        owner: str,
+        limit: int,
+        lease: timedelta,
+        lost: Lost,
+        gone: Collection[str],
+        now: datetime,
     ) -> Sequence[Lane]:
         taken = self._run(
             connection,
@@ -55,6 +65,7 @@ class Lanes:
             owner=owner,
             limit=limit,
             lease_until=microseconds(now + lease),
+            gone=json.dumps(list(gone)),
             now=microseconds(now),
         ).fetchall()
         for lane, *_ in taken:
@@ -63,10 +74,11 @@ class Lanes:
 
     def _let_go(self, connection: sqlite3.Connection, lane: int, lost: Lost, now: datetime) -> None:
         """Count an attempt for what an earlier owner had in flight here, and drop its claim (R6)."""
-        for (seqs,) in self._run(connection, "let_go", lane=lane).fetchall():
-            verdicts, keys = after_a_crash(self._run(connection, "lost", seqs=seqs).fetchall(), lost)
+        for seqs, was_alone in self._run(connection, "let_go", lane=lane).fetchall():
+            rows = [LostRow._make(row) for row in self._run(connection, "lost", seqs=seqs)]
+            verdicts, keys = after_a_crash(rows, lost, {row.seq for row in rows if was_alone})
             for seq, verdict in verdicts.items():
-                self._verdicts.record(connection, seq, verdict, now, solo=True)
+                self._verdicts.record(connection, seq, verdict, now, lost=True)
             self._verdicts.look_after(connection, keys)
 
     def renew(

@@ -17,6 +17,11 @@ log = logging.getLogger(PACKAGE)
 
 WAL_RESET_FIXED = (3, 51, 3)
 WAL_RESET_FIXED_TOO = ((3, 44, 6), (3, 50, 7))
+WAL_RESET_REMEDY = (
+    "Run a Python that links SQLite 3.51.3 or later (upgrade the system's libsqlite3, or take a newer build of Python; "
+    "`python -c 'import sqlite3; print(sqlite3.sqlite_version)'` shows which it is). Until then let one process do all the "
+    "writing, with the relay inside it: see docs/how-to/use-with-fastapi.md."
+)
 """Older lines that got the same fix."""
 
 
@@ -93,7 +98,7 @@ def warn_of_wal_reset_defect() -> None:
     if has_wal_reset_defect():
         log.warning(
             "This Python links SQLite %s, which has the WAL-reset defect: when several processes write the same file, it "
-            "can be corrupted. Use SQLite %s or later, or let one process do all the writing.",
+            "can be corrupted. %s",
             sqlite3.sqlite_version,
-            ".".join(map(str, WAL_RESET_FIXED)),
+            WAL_RESET_REMEDY,
         )

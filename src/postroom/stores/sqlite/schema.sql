@@ -38,8 +38,8 @@ CREATE TABLE outbox (
     -- Why an open message is out of the line: 'key', behind its key's held head; 'time', not due yet. On a dead one,
     -- 'park': it holds its key.
     shelf            TEXT,
-    -- It was in flight when a relay died: it travels alone.
-    solo             INTEGER NOT NULL DEFAULT 0,
+    -- How often it was in flight when a relay died or lost its lease. Such a one travels with its like, then alone.
+    lost             INTEGER NOT NULL DEFAULT 0,
     tried_at         INTEGER,
     settled_at       INTEGER,
     outcome          TEXT, -- published, dead, expired, discarded
@@ -78,7 +78,9 @@ CREATE TABLE outbox_claim (
     epoch       INTEGER NOT NULL,
     owner       TEXT NOT NULL,
     seqs        TEXT NOT NULL,
-    claimed_at  INTEGER NOT NULL
+    claimed_at  INTEGER NOT NULL,
+    -- Nothing else was in flight in that relay's process.
+    alone       INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 -- Keys whose head waits for its next try, or is dead and parks them (until is NULL).
@@ -96,6 +98,7 @@ CREATE TABLE outbox_relay (
     host     TEXT NOT NULL,
     pid      INTEGER NOT NULL,
     version  TEXT NOT NULL,
+    process  TEXT NOT NULL,
     seen_at  INTEGER NOT NULL
 ) STRICT;
 
@@ -131,20 +134,22 @@ LEFT JOIN outbox_hold h ON o.settled_at IS NULL AND h.key = o.key;
 -- What was received. `inbox`: a row for each message that a consumer has handled, or that is failing, dead or requeued.
 CREATE TABLE inbox (
     consumer         TEXT NOT NULL,
+    source           TEXT NOT NULL, -- CloudEvents: an id is unique within its source
     message_id       TEXT NOT NULL,
     outcome          TEXT NOT NULL CHECK (outcome IN ('handled', 'failing', 'dead', 'requeued')),
     attempts         INTEGER NOT NULL,
     at               INTEGER NOT NULL,
     last_error_code  TEXT,
     last_error       TEXT,
-    PRIMARY KEY (consumer, message_id)
+    PRIMARY KEY (consumer, message_id, source)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX inbox_at ON inbox (at) WHERE outcome <> 'dead';
+CREATE INDEX inbox_at ON inbox (consumer, at) WHERE outcome <> 'dead';
 
 -- Deliveries that were given up, with their bytes: a person looks at them, and requeues them.
 CREATE TABLE inbox_dead (
     id           INTEGER PRIMARY KEY AUTOINCREMENT,
     consumer     TEXT NOT NULL,
+    source       TEXT NOT NULL,
     message_id   TEXT NOT NULL,
     type         TEXT NOT NULL,
     key          TEXT,
@@ -157,6 +162,6 @@ CREATE TABLE inbox_dead (
     error        TEXT NOT NULL,
     dead_at      INTEGER NOT NULL,
     requeued_at  INTEGER,
-    UNIQUE (consumer, message_id)
+    UNIQUE (consumer, message_id, source)
 ) STRICT;
 CREATE INDEX inbox_requeued ON inbox_dead (consumer, id) WHERE requeued_at IS NOT NULL;

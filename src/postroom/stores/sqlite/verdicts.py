@@ -7,7 +7,8 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import assert_never
 
-from postroom.store import ERROR_MAX, Buried, Expired, Published, Retry, Unsent, Verdict
+from postroom.store import Buried, Expired, Published, Retry, Unsent, Verdict
+from postroom.stores._texts import kept_code, kept_error
 from postroom.stores._time import microseconds
 from postroom.stores.sqlite.statements import Statements, many
 
@@ -23,7 +24,7 @@ class Verdicts:
         self._run(connection, "publish", seqs=many(seqs), now=microseconds(now))
 
     def record(
-        self, connection: sqlite3.Connection, seq: int, verdict: Verdict, now: datetime, *, solo: bool = False
+        self, connection: sqlite3.Connection, seq: int, verdict: Verdict, now: datetime, *, lost: bool = False
     ) -> None:
         """Write one verdict, on a row that is still open."""
         at = microseconds(now)
@@ -35,7 +36,8 @@ class Verdicts:
             case Expired():
                 self._run(connection, "expire", seq=seq, now=at)
             case Buried(code, error, park):
-                self._run(connection, "bury", seq=seq, now=at, code=code, error=error[:ERROR_MAX], park=park)
+                why = {"code": kept_code(code), "error": kept_error(error)}
+                self._run(connection, "bury", seq=seq, now=at, park=park, **why)
             case Retry(after, code, error, spent):
                 self._run(
                     connection,
@@ -43,10 +45,10 @@ class Verdicts:
                     seq=seq,
                     now=at,
                     due_at=microseconds(now + after),
-                    code=code,
-                    error=error[:ERROR_MAX],
+                    code=kept_code(code),
+                    error=kept_error(error),
                     spent=spent,
-                    solo=solo,
+                    lost=int(lost),
                 )
             case _:
                 assert_never(verdict)

@@ -9,8 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from postroom.errors import StoreUnavailable
+from postroom.stores.sqlite.file import FileConnection, file_of
 
 LOOK_SECONDS = 0.005
+LOOKS_AT_THE_FILE = 100
+"""Every so many looks, twice a second, it is asked whether it is still the same file."""
 
 
 async def watch(path: Path, woken: Callable[[], None]) -> None:
@@ -33,10 +36,15 @@ async def watch(path: Path, woken: Callable[[], None]) -> None:
 
 
 def _look(path: Path, stopping: threading.Event, tell: Callable[[], None]) -> None:
-    connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)
+    file = file_of(path)
+    connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None, factory=FileConnection)
+    connection.file = file
     try:
-        seen = None
+        seen, looks = None, 0
         while not stopping.is_set():
+            looks += 1
+            if looks % LOOKS_AT_THE_FILE == 0 and connection.is_replaced(path):
+                raise sqlite3.OperationalError("it was replaced by another file, or is gone")
             (version,) = connection.execute("PRAGMA data_version").fetchone()
             if version != seen:
                 seen = version

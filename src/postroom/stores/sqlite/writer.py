@@ -18,11 +18,11 @@ from typing import Any, TypeVar
 from postroom.errors import StoreError, StoreUnavailable
 from postroom.stores._migrate import missing
 from postroom.stores._put import line_hash
+from postroom.stores.sqlite.failures import BUSY_TIMEOUT_SECONDS, is_not_now, translated
+from postroom.stores.sqlite.file import FileConnection, file_of
 from postroom.tables import TableNames
 
 Result = TypeVar("Result")
-BUSY_TIMEOUT_SECONDS = 10
-"""How long to wait for another process's write. The busy handler is not fair: be patient."""
 VERSION_MIN = (3, 37, 0)
 """STRICT tables need 3.37."""
 
@@ -34,8 +34,8 @@ class Writer:
         self._path = path
         self._tables = tables
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="postroom-sqlite")
-        self._connection: sqlite3.Connection | None = None
-        self._closed = False
+        self._connection: FileConnection | None = None
+        self._closed = self._replaced = False
         # A transaction that spans several hops must not have another's statements in its middle.
         self._turn = asyncio.Lock()
 
@@ -67,8 +67,14 @@ class Writer:
             await self._hop_through(self._end, "COMMIT")
 
     async def step(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
-        """Run *work* inside the transaction that is open."""
-        return await self._hop(lambda: work(self._open()))
+        """Run *work* inside the transaction that is open. StoreUnavailable when an error has ended it: on its own, each
+        statement would commit by itself."""
+        return await self._hop(lambda: work(self._begun()))
+
+    def _begun(self) -> sqlite3.Connection:
+        if self._connection is None or not self._connection.in_transaction:
+            raise StoreUnavailable(f"The transaction on {self._path} was ended by an error: begin a new one.")
+        return self._connection
 
     async def close(self) -> None:
         """Close the connection and end the thread. Twice is once."""
@@ -93,6 +99,8 @@ class Writer:
             try:
                 return work(*args)
             except sqlite3.Error as exc:
+                if is_not_now(exc) or self._replaced:
+                    self._close()  # a new one may be let write
                 raise self.translated(exc) from exc
 
         return self._thread.submit(mapped)
@@ -115,10 +123,20 @@ class Writer:
             self._end("ROLLBACK")
             raise
         self._end("COMMIT")
+        self._replaced = False  # the new file is whole
         return result
 
     def _begin(self, how: str) -> None:
+        self._notice_a_restore()
         self._open().execute(how)
+
+    def _notice_a_restore(self) -> None:
+        """Let go of a file that is not under its name any more. What was said of the old one is not so of the new one:
+        whoever asked begins anew."""
+        if self._connection is not None and self._connection.is_replaced(self._path):
+            self._close()
+            self._replaced = True
+            raise StoreUnavailable(f"{self._path} was replaced by another file, or is gone: it is opened anew.")
 
     def _end(self, how: str) -> None:
         connection = self._connection
@@ -132,6 +150,8 @@ class Writer:
     def _open(self, create: bool = False) -> sqlite3.Connection:
         if self._connection is None:
             if not create and not self._path.exists():
+                if self._replaced:
+                    raise StoreUnavailable(f"{self._path} is gone: it is waited for.", path=str(self._path))
                 raise missing(f"sqlite:///{self._path}", self._tables)
             self._connection = connect(self._path)
         return self._connection
@@ -143,35 +163,30 @@ class Writer:
 
     def translated(self, exc: sqlite3.Error) -> StoreError:
         """What SQLite said, by its code."""
-        code = getattr(exc, "sqlite_errorcode", 0) & 0xFF
-        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        said = translated(exc, self._path, self._tables)
+        if self._replaced and not said.transient:
+            # It may not be whole yet: a copy takes its time.
             return StoreUnavailable(
-                f"{self._path} is locked by another process for longer than {BUSY_TIMEOUT_SECONDS} s: "
-                "look for a transaction that is left open.",
-                path=str(self._path),
+                f"{said} It was replaced while it was open: it is waited for.", path=str(self._path)
             )
-        if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
-            return StoreUnavailable(
-                f"{self._path} cannot be opened for writing ({exc}): check that its folder exists and is yours.",
-                path=str(self._path),
-            )
-        if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
-            return StoreError(f"{self._path} is no healthy SQLite database ({exc}).", path=str(self._path))
-        if code == sqlite3.SQLITE_ERROR and "no such table" in str(exc):
-            return missing(f"sqlite:///{self._path}", self._tables)
-        return StoreError(f"SQLite refused: {exc}.", path=str(self._path))
+        return said
 
 
 def _as_well_as_can_be(text: bytes) -> str:
     return text.decode(errors="replace")
 
 
-def connect(path: Path) -> sqlite3.Connection:
+def connect(path: Path) -> FileConnection:
     """A connection as the outbox needs it: durable commits, and transactions that begin when we say so."""
     if sqlite3.sqlite_version_info < VERSION_MIN:
         needed = ".".join(map(str, VERSION_MIN))
         raise StoreError(f"This Python links SQLite {sqlite3.sqlite_version}; Postroom needs {needed} or later.")
-    connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False)
+    # Before it is opened: at worst it is opened once more for nothing.
+    file = file_of(path)
+    connection = sqlite3.connect(
+        path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False, factory=FileConnection
+    )
+    connection.file = file
     try:
         mode = _use_wal(connection)
         if mode != "wal":

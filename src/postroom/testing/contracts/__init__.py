@@ -7,11 +7,14 @@ from postroom.testing.contracts.inbox import InboxContract
 from postroom.testing.contracts.lanes import LanesContract
 from postroom.testing.contracts.publisher import PublisherContract
 from postroom.testing.contracts.schema import SchemaContract
+from postroom.testing.contracts.texts import TextsContract
 from postroom.testing.contracts.watch import WatchContract
 from postroom.testing.contracts.writing import WritingContract
 
 
-class StoreContract(SchemaContract, WritingContract, LanesContract, FlowContract, WatchContract, DeskContract):
+class StoreContract(
+    SchemaContract, WritingContract, LanesContract, FlowContract, TextsContract, WatchContract, DeskContract
+):
     """All that a store must do. Subclass it, provide a `store` fixture (see `StoreCase`), run pytest."""
 
 
@@ -24,6 +27,7 @@ __all__ = [
     "PublisherContract",
     "SchemaContract",
     "StoreContract",
+    "TextsContract",
     "WatchContract",
     "WritingContract",
 ]

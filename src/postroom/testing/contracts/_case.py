@@ -9,12 +9,13 @@ last longer than a lease. Those are for the crash and zombie tests of the whole 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import pytest
 
+from postroom.errors import TransportRefused, TransportUnavailable
 from postroom.message import Message
 from postroom.store import Buried, Claim, Published, Query, Retry, Settled, Settlement, Store, Unsent, Verdict
 
@@ -24,6 +25,17 @@ NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 """Later than any message is written while the suite runs, so that `now=NOON` sees them all as due."""
 LEASE = MINUTE
 MAX_ATTEMPTS = 3
+HOSTILE_TEXTS = (
+    ("a zero \x00 in it", r"a zero \x00 in it"),
+    ("half a pair \ud800", r"half a pair \ud800"),
+    ("\x1b[2J in colour", r"\x1b[2J in colour"),
+    ("x" * 1_000_000, "x" * 512),
+    ("\ud800" * 1_000, r"\ud800" * 85 + "\\…"),
+    ("two\nlines", "two\nlines"),
+    ("𝄞 ☃ ключ", "𝄞 ☃ ключ"),
+    ("", ""),
+)
+"""What errors may say, and what a store keeps of it: a text that could not be kept would never be settled."""
 
 Case = TypeVar("Case", bound=Callable[..., Any])
 
@@ -51,6 +63,17 @@ def a_message(**only_what_matters: Any) -> Message:
     if "body" in only_what_matters:
         del fields["data"]
     return Message(fields.pop("type"), **fields)
+
+
+async def refused_by(opening: Awaitable[object]) -> TransportRefused:
+    """What was said to a wrong URL."""
+    try:
+        await opening
+    except TransportRefused as exc:
+        return exc
+    except TransportUnavailable as exc:
+        raise AssertionError(f"it would be waited for, for ever: {exc}") from exc
+    raise AssertionError("nothing was said")
 
 
 async def put(store: Store, *keys: str | None) -> list[int]:

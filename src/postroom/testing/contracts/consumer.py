@@ -7,7 +7,7 @@ to, the faults. A case that needs a fault the bench cannot make is skipped, and 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Protocol
@@ -17,7 +17,8 @@ import pytest
 from postroom.clock import monotonic
 from postroom.errors import TransportUnavailable
 from postroom.message import Message
-from postroom.testing.contracts._case import a_message
+from postroom.testing.contracts._case import a_message, refused_by
+from postroom.text import is_storable
 from postroom.transport import Consumer, Delivery
 
 PATIENCE = timedelta(seconds=20)
@@ -49,6 +50,9 @@ class Bench(Protocol):
 
     async def come_back(self) -> None:
         """It answers again."""
+
+    # Where the broker can tell, also: def wrong(self) -> Mapping[str, Consumer]
+    # Receivers, not opened, whose URL is wrong; by what is wrong with it: a password, a topic, a host.
 
 
 async def receive(consumer: Consumer, number: int, *, patience: timedelta | None = None) -> list[Delivery]:
@@ -86,6 +90,13 @@ def numbered(count: int, *, key: str | None = "a", start: int = 0) -> list[Messa
     return [a_message(key=key, data=number) for number in range(start, start + count)]
 
 
+def _wrong(bench: Bench) -> Mapping[str, Consumer]:
+    found: Mapping[str, Consumer] = getattr(bench, "wrong", dict)()
+    if not found:
+        pytest.skip("there is no wrong URL of this transport here")
+    return found
+
+
 class ConsumerContract:
     """Subclass it, provide the fixture `bench`, run pytest."""
 
@@ -94,6 +105,22 @@ class ConsumerContract:
     @pytest.fixture
     def anyio_backend(self) -> str:
         return "asyncio"
+
+    async def test_what_is_wrong_with_the_url_is_said_at_the_start(self, bench: Bench) -> None:
+        """A wrong password, or a queue that is not there, does not pass by itself: a person must hear of it."""
+        for consumer in _wrong(bench).values():
+            try:
+                await refused_by(consumer.open())
+            finally:
+                await consumer.close()
+
+    async def test_a_broker_that_is_away_at_the_start_is_no_mistake_in_the_url(self, bench: Bench) -> None:
+        if not await bench.go_away():
+            pytest.skip("this broker cannot be away")
+        with pytest.raises(TransportUnavailable):
+            await (await bench.consumer()).open()
+        await bench.come_back()
+        await (await bench.consumer()).open()
 
     async def test_a_message_is_received_as_it_was_given(self, bench: Bench) -> None:
         consumer = await bench.consumer()
@@ -253,6 +280,19 @@ class ConsumerContract:
         await consumer.ack([ours])
         await consumer.close()
         assert await receive(await bench.consumer(), 1, patience=QUIET) == []
+
+    async def test_a_name_that_cannot_be_stored_is_no_event_of_ours(self, bench: Bench) -> None:
+        """Where the sender waits for an answer, it is refused at the door instead."""
+        consumer = await bench.consumer()
+        await bench.publish(a_message(type="order\x00paid", key="b\x00", data="hostile"), *numbered(1))
+        events = list[Delivery]()
+        while 0 not in data_of(events):
+            came = await receive(consumer, 1)
+            assert came, "what came behind it was lost with it"
+            assert all(each.message.body for each in came)
+            events += [each for each in came if each.fault is None]
+        names = [name for each in events for name in (each.message.type, each.message.key, each.topic) if name]
+        assert [name for name in names if not is_storable(name)] == []
 
     async def test_a_broker_that_was_away_loses_nothing(self, bench: Bench) -> None:
         consumer = await bench.consumer()

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from uuid import UUID
+
+import pytest
 
 from postroom.clock import utcnow
+from postroom.message import Message
 from postroom.store import Buried, Published, Query, Retry, Store
 from postroom.testing.contracts._case import MINUTE, NOON, SECOND, StoreCase, a_message, a_relay, put, statuses
 
@@ -161,9 +165,63 @@ class DeskContract(StoreCase):
         assert await store.requeue(Query(status="dead"), now=NOON) == 1
         assert await relay.drain() == [dead, later]
 
+    async def test_only_what_stands_before_is_discarded_when_that_is_asked(self, store: Store) -> None:
+        first, second, third = await put(store, "a", "b", "c")
+        assert await store.discard(Query(status="pending", before=third), now=NOON) == 2
+        assert await statuses(store, first, second, third) == ["discarded", "discarded", "pending"]
+
+    async def test_ids_are_found_by_where_they_lie(self, store: Store) -> None:
+        first, second, third = (UUID(f"01890000-0000-7000-8000-00000000000{n}") for n in (1, 2, 3))
+        await store.put([Message("a", id=id_) for id_ in (third, first, second)])
+        assert list(await store.ids_between(first, second, limit=9)) == [first, second]
+        assert len(await store.ids_between(first, third, limit=2)) == 2
+        assert list(await store.ids_between(UUID(int=0), UUID(int=1), limit=9)) == []
+
     async def test_the_store_has_a_clock_of_its_own_for_repairs(self, store: Store) -> None:
         await put(store, "a")
         assert await store.discard(Query(key="a")) == 1
         (record,) = await store.find(Query())
         assert record.settled_at is not None
         assert abs(record.settled_at - utcnow()) < MINUTE
+
+    # ── many ──
+
+    async def _bury_many(self, store: Store, number: int) -> None:
+        await store.put([a_message(key=f"k-{each % 50}", data=each) for each in range(number)])
+        relay = await a_relay(store)
+        while claims := await relay.claim(limit=number):
+            await relay.settle(claims, Buried("REJECTED", "never", park=False))
+
+    async def test_many_are_requeued_some_at_a_time(self, store: Store) -> None:
+        await self._bury_many(store, 1_100)
+        heard: list[int] = []
+        assert await store.requeue(Query(status="dead"), told=heard.append) == 1_100
+        assert heard == [1_000, 1_100]
+        assert (await store.counts(now=NOON)).by_status == {"pending": 1_100}
+
+    async def test_many_are_discarded_some_at_a_time(self, store: Store) -> None:
+        await self._bury_many(store, 1_100)
+        heard: list[int] = []
+        assert await store.discard(Query(status="dead"), told=heard.append, now=NOON) == 1_100
+        assert heard == [1_000, 1_100]
+        assert (await store.counts(now=NOON)).by_status == {"discarded": 1_100}
+
+    async def test_a_requeue_that_ends_in_between_has_done_what_it_said(self, store: Store) -> None:
+        await self._bury_many(store, 1_100)
+
+        def stop(_: int) -> None:
+            raise KeyError
+
+        with pytest.raises(KeyError):
+            await store.requeue(Query(status="dead"), told=stop)
+        assert (await store.counts(now=NOON)).by_status == {"pending": 1_000, "dead": 100}
+        dead = await store.find(Query(status="dead"))
+        assert [record.message.data for record in dead] == list(range(1_000, 1_100)), "the oldest go first"
+
+    async def test_a_long_list_is_read_page_by_page(self, store: Store) -> None:
+        seqs = await put(store, *"abcdefg")
+        pages, before = list[list[int]](), None
+        while page := [record.seq for record in await store.find(Query(before=before, limit=3))]:
+            pages.append(page)
+            before = page[0]
+        assert pages == [seqs[4:], seqs[1:4], seqs[:1]]

@@ -43,7 +43,7 @@ class FlowContract(StoreCase):
         relay = await a_relay(store)
         (claim,) = await relay.claim()
         assert (claim.owner, relay.lanes[claim.lane]) == (relay.owner, claim.epoch)
-        assert not claim.solo
+        assert claim.lost == 0
         assert [claimed.attempts for claimed in claim.messages] == [0]
 
     async def test_the_oldest_of_a_key_goes_first(self, store: Store) -> None:
@@ -406,20 +406,43 @@ class FlowContract(StoreCase):
     async def test_a_claim_whose_answer_was_lost_is_dropped_untouched(self, store: Store) -> None:
         written = await put(store, "a", "b")
         relay = await a_relay(store)
-        claims = await relay.claim()
-        kept = [claims[0].id]
-        assert await store.reconcile(relay.owner, relay.lanes, held=kept) == 1
-        assert await relay.settle([claims[0]]) == "settled"
-        again = await relay.seqs()
-        assert len(again) == 1
-        assert set(again) < set(written)
-        assert {record.attempts for record in await store.find(Query(status="sending"))} == {0}
+        lost_claims = await relay.claim()
+        claims = await store.claim(relay.owner, relay.lanes, limit=100, doubtful=relay.lanes, now=NOON)
+        assert seqs(claims) == written
+        assert {claimed.attempts for claim in claims for claimed in claim.messages} == {0}
+        assert await relay.settle(lost_claims) == "already"
+        assert await statuses(store, *written) == ["sending", "sending"]
+        assert await relay.settle(claims) == "settled"
 
-    async def test_reconciling_leaves_another_owners_claims_alone(self, store: Store) -> None:
+    async def test_only_in_doubtful_lanes_is_anything_dropped(self, store: Store) -> None:
+        await put(store, "a", "b")
+        relay = await a_relay(store)
+        kept, orphan = await relay.claim()
+        claims = await store.claim(relay.owner, relay.lanes, limit=100, doubtful=[orphan.lane], now=NOON)
+        assert [claim.lane for claim in claims] == [orphan.lane]
+        assert await relay.settle([kept]) == "settled"
+        assert await statuses(store, *seqs([kept])) == ["published"]
+
+    async def test_every_doubt_is_looked_into_whatever_the_limit(self, store: Store) -> None:
+        written = await put(store, "a", "b")
+        relay = await a_relay(store)
+        await relay.claim()
+        first = await store.claim(relay.owner, relay.lanes, limit=1, doubtful=relay.lanes, now=NOON)
+        assert len(seqs(first)) == 1
+        assert sorted(seqs(first) + await relay.seqs()) == written
+
+    async def test_a_doubt_about_anothers_lane_changes_nothing(self, store: Store) -> None:
         await put(store, "a")
         relay = await a_relay(store, "relay-a")
-        await relay.claim()
-        assert await store.reconcile("relay-b", relay.lanes, held=[]) == 0
+        claims = await relay.claim()
         older = {lane: epoch - 1 for lane, epoch in relay.lanes.items()}
-        assert await store.reconcile("relay-a", older, held=[]) == 0
-        assert await relay.seqs() == []
+        for owner, lanes in (("relay-b", relay.lanes), ("relay-a", older)):
+            assert await store.claim(owner, lanes, limit=100, doubtful=relay.lanes, now=NOON) == []
+        assert await relay.settle(claims) == "settled"
+
+    async def test_a_settle_whose_answer_was_lost_is_not_undone_by_the_doubt(self, store: Store) -> None:
+        (seq,) = await put(store, "a")
+        relay = await a_relay(store)
+        await relay.settle(await relay.claim())
+        assert await store.claim(relay.owner, relay.lanes, limit=100, doubtful=relay.lanes, now=NOON) == []
+        assert await statuses(store, seq) == ["published"]

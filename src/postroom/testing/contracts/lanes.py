@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime, timedelta
 
-from postroom.store import Query, RelayInfo, Store, Unsent
+from postroom.store import Query, RelayInfo, Retry, Store, Unsent
 from postroom.testing.contracts._case import (
     LEASE,
     MINUTE,
@@ -45,6 +46,26 @@ class LanesContract(StoreCase):
         assert await store.take("relay-b", limit=9, lease=LEASE, lost=lost, now=NOON + LEASE - SECOND) == []
         taken = await store.take("relay-b", limit=9, lease=LEASE, lost=lost, now=NOON + LEASE + SECOND)
         assert len(taken) == 9
+
+    async def test_the_lanes_of_an_owner_known_to_be_gone_are_taken_at_once(self, store: Store) -> None:
+        """R5, and all that a take does is done: the epoch grows, and what was in flight is let go (R6)."""
+        (seq,) = await put(store, "a")
+        dead = await a_relay(store, "relay-a")
+        claims = await dead.claim()
+        taken = await store.take("relay-b", limit=10_000, lease=LEASE, lost=lost, gone=["relay-a"], now=NOON + SECOND)
+        assert {lane.lane: lane.epoch for lane in taken} == {lane: epoch + 1 for lane, epoch in dead.lanes.items()}
+        assert {lane.owner for lane in await store.lanes()} == {"relay-b"}
+        assert await statuses(store, seq) == ["failed"]
+        assert await dead.settle(claims, now=NOON + SECOND) == "lost"
+        (record,) = await store.find(Query())
+        assert (record.attempts, record.last_error_code) == (1, "LEASE_LOST")
+
+    async def test_the_lanes_of_those_who_are_not_gone_wait_for_their_lease(self, store: Store) -> None:
+        dead = await store.take("relay-a", limit=3, lease=LEASE, lost=lost, now=NOON)
+        await a_relay(store, "relay-b")
+        gone = ["relay-a", "somebody-else"]
+        taken = await store.take("relay-c", limit=10_000, lease=LEASE, lost=lost, gone=gone, now=NOON + SECOND)
+        assert {lane.lane for lane in taken} == {lane.lane for lane in dead}
 
     async def test_the_epoch_grows_with_each_taking(self, store: Store) -> None:
         first = await a_relay(store, "relay-a")
@@ -123,53 +144,79 @@ class LanesContract(StoreCase):
         assert await heir.seqs(now=taken + 29 * SECOND) == []
         assert await heir.seqs(now=taken + 31 * SECOND) == [seq]
 
+    async def lose(self, store: Store, times: int, *, alone: bool = False) -> tuple[Relay, datetime]:
+        """Claim all that may go, and die with it, so many times; the next relay, and a moment at which every wait is over."""
+        now = NOON
+        for number in range(times):
+            relay = await a_relay(store, f"relay-{number}", now=now)
+            lanes = relay.lanes
+            assert await store.claim(relay.owner, lanes, limit=100, alone=alone, now=now + 40 * SECOND)
+            now += 2 * LEASE
+        heir = await a_relay(store, "heir", now=now)
+        later = now + 40 * SECOND
+        await store.renew("heir", heir.lanes, lease=LEASE, now=later)
+        return heir, later
+
     async def test_what_was_lost_with_its_relay_too_often_is_buried(self, store: Store) -> None:
         await put(store, "a")
-        now = NOON
-        for number in range(3):
-            relay = await a_relay(store, f"relay-{number}", now=now)
-            assert len(await relay.claim(now=now + 40 * SECOND)) == 1
-            now += 2 * LEASE
-        await a_relay(store, "heir", now=now)
+        await self.lose(store, 3, alone=True)
         (record,) = await store.find(Query())
         assert (record.status, record.last_error_code, record.attempts) == ("dead", "CRASH_LOOP", 3)
 
-    async def test_what_was_lost_with_its_relay_travels_alone(self, store: Store) -> None:
+    async def test_who_is_lost_in_company_is_never_buried_for_it(self, store: Store) -> None:
+        """Its last attempt is kept for a try of its own."""
+        (seq,) = await put(store, "a")
+        heir, later = await self.lose(store, 5)
+        (record,) = await store.find(Query())
+        assert (record.status, record.last_error_code, record.attempts) == ("failed", "LEASE_LOST", 2)
+        assert await heir.seqs(now=later) == [seq]
+
+    async def test_who_was_alone_by_chance_is_not_buried_for_it(self, store: Store) -> None:
+        """Only who was lost twice before, whoever else was there."""
+        await put(store, "a")
+        relay = await a_relay(store, "relay-a")
+        for _ in range(2):
+            await relay.settle(await relay.claim(), Retry(timedelta(0), "TIMEOUT"))
+        assert await store.claim("relay-a", relay.lanes, limit=1, alone=True, now=NOON)
+        await a_relay(store, "relay-b", now=NOON + 2 * LEASE)
+        (record,) = await store.find(Query())
+        assert (record.status, record.attempts) == ("failed", 2)
+
+    async def test_what_was_lost_once_with_its_relay_travels_together(self, store: Store) -> None:
         written = await put(store, "a", "a", "a")
-        await (await a_relay(store, "relay-a")).claim()
-        heir = await a_relay(store, "relay-b", now=NOON + 2 * LEASE)
-        later = NOON + 3 * LEASE
-        await store.renew("relay-b", heir.lanes, lease=LEASE, now=later)
+        heir, later = await self.lose(store, 1)
+        (claim,) = await heir.claim(now=later)
+        assert (claim.lost, claim.solo, seqs([claim])) == (1, False, written)
+
+    async def test_what_was_lost_twice_with_its_relay_travels_alone(self, store: Store) -> None:
+        written = await put(store, "a", "a", "a")
+        heir, later = await self.lose(store, 2)
         came = []
         for _ in written:
             (claim,) = await heir.claim(now=later)
-            assert claim.solo
+            assert (claim.lost, claim.solo) == (2, True)
             assert len(claim.messages) == 1
             came += seqs([claim])
             await heir.settle([claim], now=later)
         assert came == written
 
-    async def test_one_that_travels_alone_still_does_when_it_was_handed_back(self, store: Store) -> None:
+    async def test_one_that_was_lost_is_still_a_suspect_when_it_was_handed_back(self, store: Store) -> None:
         await store.put([a_message(key=None)])
-        await (await a_relay(store, "relay-a")).claim()
-        heir = await a_relay(store, "relay-b", now=NOON + 2 * LEASE)
-        later = NOON + 2 * LEASE + 31 * SECOND
+        heir, later = await self.lose(store, 1)
         for _ in range(2):
             (claim,) = await heir.claim(now=later)
-            assert claim.solo
+            assert claim.lost == 1
             await heir.settle([claim], Unsent(), now=later)
 
-    async def test_an_innocent_waits_for_one_that_travels_alone(self, store: Store) -> None:
+    async def test_an_innocent_does_not_travel_with_what_was_lost(self, store: Store) -> None:
         (lost_one,) = await put(store, "a")
-        await (await a_relay(store, "relay-a")).claim()
-        heir = await a_relay(store, "relay-b", now=NOON + 2 * LEASE)
+        heir, later = await self.lose(store, 1)
         (innocent,) = await put(store, "a")
-        later = NOON + 2 * LEASE + 31 * SECOND
         (claim,) = await heir.claim(now=later)
-        assert (claim.solo, seqs([claim])) == (True, [lost_one])
+        assert (claim.lost, seqs([claim])) == (1, [lost_one])
         await heir.settle([claim], now=later)
         (claim,) = await heir.claim(now=later)
-        assert (claim.solo, seqs([claim])) == (False, [innocent])
+        assert (claim.lost, seqs([claim])) == (0, [innocent])
 
     async def test_a_relay_that_lost_its_lane_changes_nothing(self, store: Store) -> None:
         (seq,) = await put(store, "a")
@@ -192,11 +239,12 @@ class LanesContract(StoreCase):
     # ── who is alive ──
 
     async def test_a_relay_is_known_from_joining_to_leaving(self, store: Store) -> None:
-        info = RelayInfo(owner="relay-a", name="a", host="here", pid=7, version="1")
+        info = RelayInfo(owner="relay-a", name="a", host="here", pid=7, version="1", process="boot pid:[1] 9")
         await store.join(info, now=NOON)
         await store.join(info, now=NOON + SECOND)
         (seen,) = await store.relays()
         assert (seen.owner, seen.name, seen.host, seen.pid, seen.version) == ("relay-a", "a", "here", 7, "1")
+        assert seen.process == "boot pid:[1] 9"
         assert seen.seen_at == NOON + SECOND
         await store.leave("relay-a")
         assert list(await store.relays()) == []

@@ -6,16 +6,28 @@ the faults. A case that needs a fault the rig cannot make is skipped, and says s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Protocol
 
 import pytest
 
+from postroom.errors import TransportRefused, TransportUnavailable
 from postroom.message import Message
-from postroom.testing.contracts._case import a_message
-from postroom.transport import Envelope, Outcome, Publisher, Rejected, Sent, Unavailable
+from postroom.testing.contracts._case import a_message, refused_by
+from postroom.transport import (
+    KEY_STOPPED,
+    NOT_STARTED,
+    Envelope,
+    Failed,
+    Outcome,
+    Publisher,
+    Rejected,
+    Sent,
+    Unavailable,
+)
 
 TIMEOUT = timedelta(seconds=10)
 
@@ -31,6 +43,12 @@ class Rig:
     """One that is not, where the broker refuses such."""
     too_large: int | None = None
     """A body of so many bytes is refused."""
+    wrong: Mapping[str, Publisher] = field(default_factory=dict)
+    """Publishers, not opened, at the same broker, whose URL is wrong; by what is wrong with it: a password, a topic, a host."""
+    can_be_full: bool = False
+    """The broker can be made to have no room: `fill` and `make_room`."""
+    can_be_cancelled: bool = False
+    """What a send waits for can be cancelled from inside: `cancel_inside` and `come_back`."""
 
 
 class Broker(Protocol):
@@ -44,6 +62,16 @@ class Broker(Protocol):
 
     async def come_back(self) -> None:
         """Answer again."""
+
+    async def fill(self) -> None:
+        """Answer, but take no more messages for now. Only asked where the rig `can_be_full`."""
+
+    async def make_room(self) -> None:
+        """Take messages again."""
+
+    async def cancel_inside(self) -> None:
+        """Let a CancelledError come out of what a send waits for, though nobody cancelled the send. Only asked where the rig
+        `can_be_cancelled`."""
 
 
 class PublisherContract:
@@ -123,6 +151,72 @@ class PublisherContract:
         await broker.go_away()
         (outcome,) = await self.publish(rig, a_message(key="a"))
         assert isinstance(outcome, Unavailable), f"expected Unavailable, got {outcome}"
+        await broker.come_back()
+        (outcome,) = await self.publish(rig, a_message(key="a"))
+        assert isinstance(outcome, Sent), f"expected Sent, got {outcome}"
+
+    async def test_a_broker_that_is_away_at_the_start_is_waited_for(self, rig: Rig, broker: Broker) -> None:
+        """The world's fault: it passes by itself, so it is an outage and no mistake."""
+        await rig.publisher.close()
+        await broker.go_away()
+        # Or nothing at all, where nobody is asked before there is something to send.
+        with suppress(TransportUnavailable):
+            await rig.publisher.open()
+        await broker.come_back()
+        await rig.publisher.open()
+        (outcome,) = await self.publish(rig, a_message(key="a"))
+        assert isinstance(outcome, Sent), f"expected Sent, got {outcome}"
+
+    async def test_what_is_wrong_with_the_url_is_said_at_the_start(self, rig: Rig, broker: Broker) -> None:  # noqa: ARG002
+        """The route's fault: it does not pass by itself, so a person must hear of it, though there is nothing to send."""
+        if not rig.wrong:
+            pytest.skip("there is no wrong URL of this transport here")
+        for what, publisher in rig.wrong.items():
+            try:
+                said = str(await refused_by(publisher.open()))
+            finally:
+                await publisher.close()
+            assert ";" in said or ":" in said, f"{what}: there is no remedy in {said}"
+
+    async def test_what_is_wrong_with_the_url_costs_no_message_an_attempt(self, rig: Rig, broker: Broker) -> None:
+        """It was right once, or the relay would not have started: so it is waited for, until somebody has mended it."""
+        if not rig.wrong:
+            pytest.skip("there is no wrong URL of this transport here")
+        for what, publisher in rig.wrong.items():
+            with suppress(TransportRefused):
+                await publisher.open()
+            outcomes = await publisher.publish([Envelope(a_message(key="a"))], timeout=TIMEOUT)
+            await publisher.close()
+            assert [type(outcome) for outcome in outcomes] == [Unavailable], (
+                f"{what}: expected Unavailable, got {outcomes}"
+            )
+        assert list(await broker.received()) == []
+
+    async def test_a_broker_that_is_full_is_unavailable_and_takes_more_when_there_is_room(
+        self, rig: Rig, broker: Broker
+    ) -> None:
+        """Back-pressure is the broker's state, and no message's fault: the route pauses, and nobody pays an attempt."""
+        if not rig.can_be_full:
+            pytest.skip("this broker cannot be made full")
+        await broker.fill()
+        for _ in range(2):  # also when it was full before
+            outcomes = await self.publish(rig, a_message(key="a"), a_message(key="a"), a_message())
+            assert [type(outcome) for outcome in outcomes] == [Unavailable] * 3, f"expected Unavailable, got {outcomes}"
+            codes = {outcome.code for outcome in outcomes if isinstance(outcome, Unavailable)}
+            assert codes - {KEY_STOPPED.code, NOT_STARTED.code}, f"nothing says that the broker is full: {codes}"
+        await broker.make_room()
+        (outcome,) = await self.publish(rig, a_message(key="a"))
+        assert isinstance(outcome, Sent), f"expected Sent, got {outcome}"
+
+    async def test_what_is_cancelled_from_inside_is_a_failure_of_that_message(self, rig: Rig, broker: Broker) -> None:
+        """A CancelledError that nobody asked for must not come out of `publish`: it would end the task that holds the lanes
+        (R26). Its effect is unknown, so the message failed, and whatever is behind it waits."""
+        if not rig.can_be_cancelled:
+            pytest.skip("nothing that this transport waits for can be cancelled from inside")
+        await broker.cancel_inside()
+        outcomes = await self.publish(rig, a_message(key="a"), a_message(key="a"))
+        assert [type(outcome) for outcome in outcomes] == [Failed, Unavailable], f"expected Failed, got {outcomes}"
+        assert await broker.received() == []
         await broker.come_back()
         (outcome,) = await self.publish(rig, a_message(key="a"))
         assert isinstance(outcome, Sent), f"expected Sent, got {outcome}"

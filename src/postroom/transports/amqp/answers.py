@@ -8,23 +8,31 @@ from dataclasses import dataclass
 import aiormq
 from aiormq import exceptions
 
+from postroom.errors import TransportError
 from postroom.transport import Failed, Outcome, Rejected, Sent, Unavailable
+from postroom.transports.amqp import wire
+from postroom.transports.starting import REFUSALS, not_opened, why_not
 
 SENT = Sent()
 NO_TOPIC = Rejected("NO_TOPIC", "neither the message, nor its route, nor the URL names a queue to send it to")
 UNANSWERED = Failed("TIMEOUT", "no answer in time", unknown=True)
 CUT_OFF = Failed("CONNECTION_LOST", "the connection was lost before it was confirmed", unknown=True)
 GONE = Unavailable("CONNECTION_LOST", "the connection was lost")
-NACKED = Failed("NACKED", "the broker did not take it: a queue is full, or could not store it")
+NACKED = Unavailable("NACKED", "the broker did not take it: a queue is full, or could not store it")
+BLOCKED = Unavailable("BLOCKED", "the broker takes no messages for now: it is short of memory or disk")
 
 _TOO_LARGE = re.compile(r"message size (\d+) (?:is )?larger than (?:configured )?max size (\d+)")
 _TOPIC_REFUSED = re.compile(r"access to topic '(.*)' in exchange .* refused", re.DOTALL)
 
 
+STEPS = "declare a queue, bind it to the exchange, then send"
+"""In this order: what comes before there is a queue has nowhere to go."""
+
+
 def unroutable(routing_key: str, exchange: str, *, of_the_url: bool) -> Outcome:
     """It came back: no queue takes it. Where the URL alone decided that, it says nothing of the message, so it waits."""
     if exchange:
-        sentence = f"no queue is bound to exchange {exchange!r} for routing key {routing_key!r}"
+        sentence = f"no queue is bound to exchange {exchange!r} for routing key {routing_key!r}: {STEPS}"
     else:
         sentence = f"there is no queue {routing_key!r}"
     return Unavailable("UNROUTABLE", sentence) if of_the_url else Rejected("UNROUTABLE", sentence)
@@ -67,9 +75,25 @@ def away(reason: BaseException, shown: str) -> Unavailable:
         return Unavailable("AUTHENTICATION_FAILED", said)
     if isinstance(reason, exceptions.ConnectionNotAllowed):
         return Unavailable("NOT_ALLOWED", said)
+    if (why := why_not(reason)) is not None:
+        return Unavailable(why, said)
+    if isinstance(reason, wire.Blocked):
+        return BLOCKED
     if isinstance(reason, TimeoutError):
         return Unavailable("TIMEOUT", f"no answer from {shown}")
     return Unavailable("CONNECT_FAILED", said or f"no answer from {shown}")
+
+
+def not_let_in(reason: BaseException, shown: str) -> TransportError:
+    """The error for a connection that was not made: whose fault it is, and what to do."""
+    found = away(reason, shown)
+    return not_opened(found.code, f"No RabbitMQ lets us in at {shown}: {found.error}; {_remedy(found.code)}.")
+
+
+def _remedy(code: str) -> str:
+    if code == "NOT_ALLOWED":
+        return "correct the vhost, which stands before the ?, or give the user the right to it"
+    return "correct the URL" if code in REFUSALS else "start it, or correct the URL"
 
 
 def words_of(reason: BaseException | None) -> str:

@@ -122,7 +122,4 @@ class AmqpConsumer:
         try:
             return await open_session(self._address, self._group, self._prefetch, until)
         except wire.TROUBLE as exc:
-            said = answers.away(exc, self._address.shown).error
-            raise TransportUnavailable(
-                f"No RabbitMQ lets us in at {self._address.shown}: {said}; start it, or correct the URL."
-            ) from None
+            raise answers.not_let_in(exc, self._address.shown) from None

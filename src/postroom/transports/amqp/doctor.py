@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from postroom.clock import monotonic
-from postroom.errors import TransportUnavailable
 from postroom.transports.amqp import address, answers, wire
 from postroom.transports.amqp.address import Address
 from postroom.transports.amqp.management import NODES_GOOD, Management
 from postroom.transports.amqp.probing import Seen, look_at_exchange, look_at_queue
 from postroom.transports.amqp.wire import Wire
+from postroom.transports.starting import not_opened
 
 PATIENCE_SECONDS = 10.0
 DELIVERIES_DEFAULT = 20
@@ -30,7 +30,7 @@ async def weaknesses(url: str) -> list[str]:
     """What at this broker weakens the promise, a sentence each with the remedy; nothing when all is well.
 
     Nodes, policies and the queues behind an exchange are seen only where the URL has `management=http://…:15672`.
-    Raises TransportUnavailable when the broker cannot be asked."""
+    Raises TransportUnavailable or TransportRefused when the broker cannot be asked."""
     where = address.read(url)
     until = monotonic() + PATIENCE_SECONDS
     try:
@@ -40,10 +40,9 @@ async def weaknesses(url: str) -> list[str]:
         finally:
             await connection.close()
     except wire.TROUBLE as exc:
-        said = answers.away(exc, where.shown).error
-        raise TransportUnavailable(
-            f"The RabbitMQ at {where.shown} cannot be asked: {said}; start it, or correct the URL."
-        ) from None
+        found = answers.away(exc, where.shown)
+        sentence = f"The RabbitMQ at {where.shown} cannot be asked: {found.error}; start it, or correct the URL."
+        raise not_opened(found.code, sentence) from None
 
 
 async def _weaknesses(connection: Wire, where: Address, until: float) -> list[str]:
@@ -55,6 +54,10 @@ async def _weaknesses(connection: Wire, where: Address, until: float) -> list[st
         if management is not None and seen.is_there:
             seen.settings |= await management.policy("exchanges", where.exchange)
             queues = await management.queues_of(where.exchange)
+            if not queues:
+                found.append(
+                    f"No queue is bound to exchange {where.exchange!r}, so what is sent there comes back: {answers.STEPS}."
+                )
         found += of_exchange(where.exchange, seen)
     for queue in queues:
         seen = await look_at_queue(connection, queue, until)

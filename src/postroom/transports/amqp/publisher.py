@@ -9,7 +9,7 @@ from datetime import timedelta
 from aiormq.exceptions import ChannelAccessRefused, ChannelNotFoundEntity
 
 from postroom.clock import monotonic
-from postroom.errors import ConfigError, TransportUnavailable
+from postroom.errors import ConfigError, TransportRefused
 from postroom.transport import Envelope, Outcome, TransportCapabilities, Unavailable
 from postroom.transports.amqp import address, answers, wire
 from postroom.transports.amqp.address import Address
@@ -59,10 +59,7 @@ class AmqpPublisher:
             line = await open_line(self._address.server, until)
             await _check(line, self._address, until)
         except wire.TROUBLE as exc:
-            said = answers.away(exc, shown).error
-            raise TransportUnavailable(
-                f"No RabbitMQ lets us in at {shown}: {said}; start it, or correct the URL."
-            ) from None
+            raise answers.not_let_in(exc, shown) from None
         self._idle.append(line)
 
     async def publish(self, batch: Sequence[Envelope], *, timeout: timedelta) -> Sequence[Outcome]:
@@ -136,8 +133,8 @@ async def _check(line: Line, where: Address, until: float) -> None:
         await wire.in_time(asking, until, line.cut)
     except ChannelNotFoundEntity as exc:
         await line.close()
-        raise ConfigError(
-            f"{where.shown} cannot be written to: {answers.words_of(exc)}; create it, or correct the URL."
+        raise TransportRefused(
+            f"{where.shown} cannot be written to: {answers.words_of(exc)}; create it ({answers.STEPS}), or correct the URL."
         ) from None
     except ChannelAccessRefused:
         await line.reopen(until)  # whoever may write need not be allowed to look

@@ -58,7 +58,7 @@ class Sending:
                 except wire.TROUBLE:
                     break
         if self._chains:
-            self._give_up(line)
+            await self._give_up(line)
 
     @property
     def _has_time(self) -> bool:
@@ -180,13 +180,15 @@ class Sending:
         size = len(message.body or b"")
         return Rejected("PAYLOAD_TOO_LARGE", f"the body has {size} bytes, the broker takes {largest}")
 
-    def _give_up(self, line: Line) -> None:
-        """The time is up, or the connection is lost."""
+    async def _give_up(self, line: Line) -> None:
+        """The time is up, or the connection is lost. What a broker without memory or disk left unanswered may have arrived;
+        but that it was not answered is no message's fault."""
         in_time = self._has_time
+        unanswered = answers.CUT_OFF if in_time else answers.BLOCKED if await line.wire.is_blocked() else UNANSWERED
         for chain in self._chains:
             for place in chain:
                 if self.outcomes[place] is UNANSWERED:
-                    self.outcomes[place] = answers.CUT_OFF if in_time else UNANSWERED
+                    self.outcomes[place] = unanswered
                 elif in_time:
                     self.outcomes[place] = answers.GONE
         line.cut()

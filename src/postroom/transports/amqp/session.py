@@ -7,9 +7,9 @@ from typing import Any
 
 from aiormq import Channel
 from aiormq.abc import DeliveredMessage
-from aiormq.exceptions import ChannelNotFoundEntity
+from aiormq.exceptions import ChannelAccessRefused, ChannelNotFoundEntity
 
-from postroom.errors import ConfigError
+from postroom.errors import TransportRefused
 from postroom.transports.amqp import answers, wire
 from postroom.transports.amqp.address import Address
 from postroom.transports.amqp.binding import read
@@ -103,7 +103,7 @@ class Session:
 
 
 async def open_session(where: Address, group: str, prefetch: int, until: float) -> Session:
-    """Connect, find the queue or make the group's, and begin. Raises wire.TROUBLE or ConfigError."""
+    """Connect, find the queue or make the group's, and begin. Raises wire.TROUBLE or TransportRefused."""
     connection = await wire.connect(where.server, until)
     try:
         queue = where.queue or await _queue_of(connection, where, group, until)
@@ -111,8 +111,13 @@ async def open_session(where: Address, group: str, prefetch: int, until: float) 
         await session.consume(queue, prefetch, until)
     except ChannelNotFoundEntity as exc:
         connection.cut()
-        raise ConfigError(
+        raise TransportRefused(
             f"{where.shown} cannot be received from: {answers.words_of(exc)}; create it, or correct the URL."
+        ) from None
+    except ChannelAccessRefused as exc:
+        connection.cut()
+        raise TransportRefused(
+            f"{where.shown} cannot be received from: {answers.words_of(exc)}; give the user the right to."
         ) from None
     except BaseException:
         connection.cut()

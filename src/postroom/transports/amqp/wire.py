@@ -11,15 +11,26 @@ from typing import Any
 
 import aiormq
 from aiormq.connection import TCPTransportFactory, TLSTransportFactory, TransportFactory
+from pamqp import commands as spec
 
 from postroom.clock import monotonic
 
 CLOSE_SECONDS = 2.0
+BLOCKED_SECONDS = 0.01
+"""So long is waited for a word that we have already, or do not."""
 
 LOST = (aiormq.AMQPError, aiormq.exceptions.ChannelInvalidStateError, OSError, EOFError)
 """What aiormq raises of a connection or a channel that is not there any more."""
 TROUBLE = (*LOST, RuntimeError)
 """What it raises when one is to be opened; a time that is up is among it."""
+
+
+_REFUSALS = {403: aiormq.exceptions.ProbableAuthenticationError, 530: aiormq.exceptions.ConnectionNotAllowed}
+
+
+class Blocked(TimeoutError):
+    """The broker is there, and takes no messages for now."""
+
 
 _ours: ContextVar[bool] = ContextVar("postroom_amqp", default=False)
 _behind: set[asyncio.Task[Any]] = set()
@@ -73,8 +84,20 @@ class Wire:
         return channel
 
     async def unblocked(self, until: float) -> None:
-        """Wait while the broker has no room for more. Raises TROUBLE."""
-        await in_time(self.connection.ready(), until, self.cut)
+        """Wait while the broker has no room for more. Raises Blocked when that takes too long, TROUBLE."""
+        try:
+            await in_time(self.connection.ready(), until, self.cut)
+        except TimeoutError:
+            raise Blocked from None
+
+    async def is_blocked(self) -> bool:
+        """Does the broker take no messages now, for want of memory or disk?"""
+        try:
+            async with asyncio.timeout(BLOCKED_SECONDS):
+                await self.connection.ready()
+        except TimeoutError:
+            return self.is_open
+        return False
 
     def cut(self) -> None:
         """End it now, without a word: nothing that is still in it leaves."""
@@ -110,12 +133,38 @@ class _Socket(TransportFactory):
             self._writer.transport.abort()
 
 
+class _Frames:
+    """What the broker says while a connection is made. aiormq does not read a refusal where it waits for something else: of a
+    vhost that is not there it says only that another frame came."""
+
+    def __init__(self, frames: Any) -> None:
+        self._frames = frames
+
+    async def get_frame(self) -> Any:
+        weight, channel, frame = await self._frames.get_frame()
+        if isinstance(frame, spec.Connection.Close) and frame.reply_code in _REFUSALS:
+            raise _REFUSALS[frame.reply_code](frame.reply_text)
+        return weight, channel, frame
+
+
+class _Candid(aiormq.Connection):
+    """Says why it was refused."""
+
+    @staticmethod
+    async def _rpc(request: Any, writer: Any, frame_receiver: Any, wait_response: bool = True) -> Any:
+        return await aiormq.Connection._rpc(request, writer, _Frames(frame_receiver), wait_response)  # type: ignore[arg-type]  # noqa: SLF001
+
+
 async def connect(server: str, until: float) -> Wire:
     """A connection to the server of this URL. Raises TROUBLE."""
     socket = _Socket(TLSTransportFactory() if server.startswith("amqps:") else TCPTransportFactory())
     with _quiet():
-        connection = aiormq.Connection(server, transport_factory=socket)
-        await in_time(connection.connect(), until, socket.abort)
+        connection = _Candid(server, transport_factory=socket)
+        try:
+            await in_time(connection.connect(), until, socket.abort)
+        except BaseException:
+            socket.abort()  # a broker that refuses us may leave it open, and aiormq does
+            raise
     return Wire(connection, socket)
 
 

@@ -33,4 +33,4 @@ def open_publisher(url: str, options: TransportOptions) -> Publisher:
 def open_consumer(url: str, options: ConsumerOptions) -> Consumer:
     """See `postroom.transports.open_consumer`."""
     prefetch = PREFETCH_DEFAULT if options.prefetch is None else options.prefetch
-    return HttpConsumer(url, secrets=options.secrets, prefetch=prefetch)
+    return HttpConsumer(url, secrets=options.secrets, unsigned=options.unsigned, prefetch=prefetch)

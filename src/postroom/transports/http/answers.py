@@ -5,23 +5,32 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
-from postroom.transport import Failed, Outcome, Rejected, Sent
+from postroom.transport import Failed, Outcome, Rejected, Sent, Unavailable
 
 RETRY_AFTER_MAX = timedelta(hours=24)
 ERROR_MAX = 512
 """How many characters of an error are kept."""
 
-_LATER = frozenset({408, 425, 429})
+_LATER = frozenset({408, 409, 423, 425, 429})
+_OF_THE_ROUTE = {401: "HTTP_401", 403: "HTTP_403", 404: "HTTP_404", 407: "HTTP_407"}
 _GONE = 410
 
 
 def outcome_of(status: int, error: str, retry_after: timedelta | None = None) -> Outcome:
-    """2xx is sent, what may pass is failed, the rest is rejected; a redirect too, since it is never followed."""
+    """Return whose fault the status is.
+
+    2xx is sent; what may pass is failed. A wrong URL or wrong credentials are the route's fault, and so is a redirect,
+    which is never followed: no message pays for them. 410 shuts the route until a person acts. The rest is against the
+    message, and rejected."""
     if 200 <= status < 300:
         return Sent(status)
     if status in _LATER or status >= 500:
         return Failed(f"HTTP_{status}", cut(error), retry_after)
-    return Rejected("ENDPOINT_GONE" if status == _GONE else f"HTTP_{status}", cut(error))
+    if status in _OF_THE_ROUTE or status < 400:
+        return Unavailable(f"HTTP_{status}", cut(error), retry_after)
+    if status == _GONE:
+        return Unavailable("ENDPOINT_GONE", cut(error), until_told=True)
+    return Rejected(f"HTTP_{status}", cut(error))
 
 
 def read_retry_after(value: str | None, now: datetime) -> timedelta | None:

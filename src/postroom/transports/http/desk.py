@@ -48,12 +48,15 @@ class Call:
 
 
 class Desk:
-    """Takes requests on one side, and is a `Consumer` on the other. Used from one event loop."""
+    """Takes requests on one side, and is a `Consumer` on the other. Used from one event loop.
+
+    It needs secrets, by which senders prove who they are; or `unsigned=True`, if whoever reaches it may send."""
 
     def __init__(
         self,
         *,
         secrets: Sequence[str] = (),
+        unsigned: bool = False,
         prefetch: int = PREFETCH_DEFAULT,
         largest: int = LARGEST_DEFAULT,
         patience: timedelta = PATIENCE_DEFAULT,
@@ -63,6 +66,7 @@ class Desk:
                 f"prefetch is {prefetch}, largest {largest}, patience {patience}; give more than 0 for each."
             )
         self._keys = [read_secret(secret) for secret in ([secrets] if isinstance(secrets, str) else secrets)]
+        _check_proof(is_signed=bool(self._keys), unsigned=unsigned)
         self._prefetch, self._largest, self._patience = prefetch, largest, patience
         self._is_open = False
         self._taken = 0
@@ -218,3 +222,16 @@ class Desk:
             if not self.is_lost(delivery):
                 taken.append(delivery)
         return taken
+
+
+def _check_proof(*, is_signed: bool, unsigned: bool) -> None:
+    """Raise ConfigError unless it is said, one way or the other, who may send."""
+    if not is_signed and not unsigned:
+        raise ConfigError(
+            "The receiver of webhooks has no secret, so that anybody could send to it: give the secrets that senders sign with "
+            "(secrets_file in the settings, POSTROOM_SECRETS_FILE, --secrets-file), or say that it is unsigned (--unsigned)."
+        )
+    if is_signed and unsigned:
+        raise ConfigError(
+            "The receiver of webhooks has secrets, and is said to be unsigned: leave out the secrets, or unsigned."
+        )

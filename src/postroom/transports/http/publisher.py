@@ -33,7 +33,7 @@ from postroom.transports.http.answers import cut, outcome_of, read_retry_after
 from postroom.transports.http.binding import headers_of
 from postroom.transports.http.guard import NotPublic, PublicResolver
 from postroom.transports.http.signature import read_secret
-from postroom.urls import redact
+from postroom.urls import HIDDEN, redact, secrets_in
 
 CONCURRENCY_DEFAULT = 16
 RESPONSE_MAX = 64 * 1024
@@ -71,6 +71,8 @@ class HttpPublisher:
         self._url, self._authorization = _read_url(url)
         if public_only and self._authorization:
             raise ConfigError(f"{redact(url)} has a user in it; with public_only give the URL without one.")
+        self._secrets = secrets_in(url)
+        """What is hidden of the URL: a receiver that does not know a path likes to repeat it."""
         self._source = source
         self._keys = [read_secret(secret) for secret in ([secrets] if isinstance(secrets, str) else secrets)]
         self._public_only = public_only
@@ -130,14 +132,18 @@ class HttpPublisher:
         self, session: aiohttp.ClientSession, messages: Sequence[Message], last_start: float, deadline: float
     ) -> list[Outcome]:
         outcomes: list[Outcome] = [NOT_STARTED] * len(messages)
+        is_refused = False
 
         async def work(queues: Iterator[list[int]]) -> None:
+            nonlocal is_refused
             for queue in queues:
                 for position, index in enumerate(queue):
-                    if asyncio.get_running_loop().time() >= last_start:
+                    if is_refused or asyncio.get_running_loop().time() >= last_start:
                         break
                     outcomes[index] = await self._send(session, messages[index], deadline)
                     if not isinstance(outcomes[index], Sent):
+                        # What is wrong with the URL is wrong for all: the rest need not be asked.
+                        is_refused |= isinstance(outcomes[index], Unavailable)
                         for later in queue[position + 1 :]:
                             outcomes[later] = KEY_STOPPED
                         break
@@ -165,18 +171,26 @@ class HttpPublisher:
                     trace_request_ctx=request,
                 )
         except NotPublic as error:
-            return Rejected("SSRF_BLOCKED", cut(str(error)))
+            return Rejected("SSRF_BLOCKED", self._shown(str(error)))
         except aiohttp.InvalidURL as error:
-            return Rejected("INVALID_URL", cut(str(error)))
+            return Rejected("INVALID_URL", self._shown(str(error)))
         except (aiohttp.ClientError, OSError) as error:
-            return _broken(error, was_connected=request.is_connected)
+            return _broken(error, self._shown(str(error)), was_connected=request.is_connected)
         except ValueError as error:
             return Rejected("INVALID_MESSAGE", cut(str(error)))
         said = f"{response.status} {response.reason or ''}"
         # A stranger's URL must not become a way to read what stands behind it.
         if (body := await _read(response, deadline)) and not self._public_only:
             said += f": {body.decode(errors='replace')}"
-        return outcome_of(response.status, said, read_retry_after(response.headers.get("Retry-After"), utcnow()))
+        return outcome_of(
+            response.status, self._shown(said), read_retry_after(response.headers.get("Retry-After"), utcnow())
+        )
+
+    def _shown(self, text: str) -> str:
+        """What the receiver or the library says, without the secrets in our URL."""
+        for secret in self._secrets:
+            text = text.replace(secret, HIDDEN)
+        return cut(text)
 
     def _connector(self) -> aiohttp.TCPConnector:
         tls = True if self._tls is None else self._tls
@@ -195,8 +209,8 @@ def _read_url(url: str) -> tuple[URL, dict[str, str]]:
     """The URL without a user in it, and the header that says who that was."""
     try:
         read = URL(url)
-    except ValueError as error:
-        raise ConfigError(f"{redact(url)} is no URL that can be read: check its host and port.") from error
+    except ValueError:  # what it says may quote a password
+        raise ConfigError(f"{redact(url)} is no URL that can be read: check its host and port.") from None
     if read.scheme not in {"http", "https"} or not read.host:
         raise ConfigError(f"{redact(url)} names no HTTP receiver; give one like https://shop.example/hooks.")
     if read.user is None and read.password is None:
@@ -225,9 +239,9 @@ def _noting_connections() -> aiohttp.TraceConfig:
     return noting
 
 
-def _broken(error: Exception, *, was_connected: bool) -> Outcome:
+def _broken(error: Exception, said: str, *, was_connected: bool) -> Outcome:
     is_late = isinstance(error, TimeoutError)
-    said = cut(str(error)) or ("no answer in time" if is_late else type(error).__name__)
+    said = said or ("no answer in time" if is_late else type(error).__name__)
     if was_connected:
         return Failed("TIMEOUT" if is_late else "CONNECTION_BROKEN", said, unknown=True)
     if is_late:

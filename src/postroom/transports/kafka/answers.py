@@ -6,7 +6,9 @@ from collections.abc import Iterable
 
 from confluent_kafka import KafkaError
 
+from postroom.errors import TransportError
 from postroom.transport import Failed, Outcome, Rejected, Unavailable
+from postroom.transports.starting import not_opened
 
 NO_TOPIC = Rejected("NO_TOPIC", "neither the message, nor its route, nor the URL names a topic")
 UNANSWERED = Failed("TIMEOUT", "no answer in time", unknown=True)
@@ -34,12 +36,27 @@ _WE_ARE_NOT_ALLOWED = {
     KafkaError._AUTHENTICATION,  # noqa: SLF001
 }
 _PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT, KafkaError._MSG_TIMED_OUT}  # noqa: SLF001
+_OF_THE_CLUSTER = {
+    KafkaError.BROKER_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.KAFKA_STORAGE_ERROR,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_ENOUGH_REPLICAS,
+    KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.REPLICA_NOT_AVAILABLE,
+    KafkaError.THROTTLING_QUOTA_EXCEEDED,
+}
+"""What the cluster says of itself: it passes, and no message is to blame. After an append it may have arrived."""
 _ALL_DOWN = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 - it says nothing of the cause: the others do
 _WHY_AWAY = {
     KafkaError._AUTHENTICATION: "AUTHENTICATION_FAILED",  # noqa: SLF001
     KafkaError._SSL: "TLS_FAILED",  # noqa: SLF001
     KafkaError._RESOLVE: "DNS_FAILED",  # noqa: SLF001
 }
+
+_NO_TLS = "SSL handshake failed"
 
 REFUSED_IN_COMPANY = _TOO_LARGE | _REFUSED
 """What a broker says of a whole batch for one record in it: only alone is it the message's fault."""
@@ -71,6 +88,8 @@ def outcome_of(error: KafkaError, topic: str, *, of_the_url: bool) -> Outcome:
         return Rejected(error.name(), said)
     if code in _PURGED:
         return UNANSWERED
+    if code in _OF_THE_CLUSTER:
+        return Unavailable(error.name().lstrip("_"), said)
     return Failed(error.name().lstrip("_"), said, unknown=True)
 
 
@@ -78,9 +97,27 @@ def away(noted: Iterable[KafkaError], shown: str) -> Unavailable:
     """Nobody answered; of what librdkafka noted meanwhile, the newest that names a cause is told."""
     errors = [error for error in reversed(list(noted)) if error.code() != _ALL_DOWN]
     for error in errors:
-        if error.code() in _WHY_AWAY:
-            return Unavailable(_WHY_AWAY[error.code()], error.str())
+        if (why := _why(error)) is not None:
+            return Unavailable(why, error.str())
     return Unavailable("CONNECT_FAILED", errors[0].str() if errors else f"no answer from {shown}")
+
+
+def not_answered(noted: Iterable[KafkaError], shown: str) -> TransportError:
+    """The error for brokers of which none answered: whose fault it is, and what to do."""
+    found = away(noted, shown)
+    return not_opened(found.code, f"No Kafka answers at {shown}: {found.error}; start it, or correct the URL.")
+
+
+def is_hopeless(noted: Iterable[KafkaError]) -> bool:
+    """Have all brokers been tried, and is it known why none will answer?"""
+    errors = list(noted)
+    return any(error.code() == _ALL_DOWN for error in errors) and any(map(_why, errors))
+
+
+def _why(error: KafkaError) -> str | None:
+    """The code of an error that names its cause."""
+    # A listener without TLS hangs up on whoever speaks it: to librdkafka that is a broken connection like any other.
+    return "TLS_FAILED" if _NO_TLS in error.str() else _WHY_AWAY.get(error.code())
 
 
 def stopped_by(fatal: KafkaError) -> Outcome:

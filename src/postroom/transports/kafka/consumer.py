@@ -62,7 +62,11 @@ class KafkaConsumer:
     async def receive(self, limit: int, *, wait: timedelta) -> Sequence[Delivery]:
         until = monotonic() + wait.total_seconds()
         if self._reader is None:
-            await self.open()
+            try:
+                await self.open()
+            except ConfigError as exc:
+                # It was right when we began: somebody may be changing it just now.
+                raise TransportUnavailable(str(exc)) from exc
         while True:
             self._news.clear()
             now = monotonic()

@@ -78,7 +78,9 @@ class Hands:
                 # The topic was made anew. What is in hand is of the old one, and must not be committed in the new one.
                 self._forget([place])
                 place = self._places[topic, partition] = Place(topic, partition)
-            held = Held(place, offset, next(self._numbers), read)
+            # Kafka counts no deliveries. Whoever had this partition before had no more than a prefetch in hand.
+            doubtful = place.fetched < self._prefetch
+            held = Held(place, offset, next(self._numbers), read, is_doubtful=doubtful)
             place.add(held)
             self._fresh.append(held)
             self._bytes += held.size
@@ -171,7 +173,7 @@ class Hands:
     def _hand_out(self, held: Held) -> Delivery:
         read = held.read
         delivery = Delivery(
-            read.message, read.source, held.place.topic, redelivered=held.deliveries, fault=read.fault, token=held
+            read.message, read.source, held.place.topic, held.deliveries, read.fault, held, held.is_doubtful
         )
         held.delivery, held.due = delivery, 0.0
         held.deliveries += 1

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from time import sleep
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka.admin._metadata import ClusterMetadata
+from confluent_kafka.admin._metadata import ClusterMetadata, PartitionMetadata
 
 from postroom.clock import monotonic
-from postroom.transports.kafka.answers import NO_SUCH_TOPIC
+from postroom.transport import Unavailable
+from postroom.transports.kafka.answers import NO_SUCH_TOPIC, is_hopeless
+from postroom.transports.kafka.partitions import Partition, lost_brokers, trouble_in
 from postroom.transports.kafka.settings import LOG
 
 FRESH_SECONDS = 1.0
@@ -19,6 +22,7 @@ FRESH_SECONDS = 1.0
 MISSING_SECONDS = 1.0
 """So long a topic must be missing before that is believed: a broker that just started does not know all of them yet."""
 MISSING_PAUSE = 0.1
+ASK_SECONDS = 0.5
 PURGE_SECONDS = 0.5
 SLICE_SECONDS = 0.2
 """So long at most is waited at a stretch: a fatal error may be told only at its end."""
@@ -39,6 +43,8 @@ class Line:
         self._producer = Producer({**settings, "error_cb": self.noted.append, "logger": LOG})
         self.produce = self._producer.produce
         self._known: set[str] = set()
+        self._partitions: dict[str, list[Partition]] = {}
+        """What the cluster last said of each topic."""
         self._missing_since: dict[str, float] = {}
         self._delivered_at = float("-inf")
 
@@ -91,20 +97,38 @@ class Line:
             self._delivered_at = monotonic()
         return False
 
+    def blame(self, topics: Iterable[str], until: float) -> dict[str, Unavailable]:
+        """Of which of these topics the cluster itself says why nobody answered, and what: by what it says now, or if it takes
+        too long, by what it said last."""
+        lost = lost_brokers(error.str() for error in self.noted)
+        found: dict[str, Unavailable] = {}
+        for topic in topics:
+            with suppress(KafkaException):
+                self._ask(topic, until)
+            if trouble := trouble_in(topic, self._partitions.get(topic, ()), lost):
+                found[topic] = trouble
+        return found
+
     @property
     def is_empty(self) -> bool:
         """Nothing is in it, and no answer waits to be handed out: all that went wrong has been told."""
         return len(self._producer) == 0
 
     def _ask(self, topic: str | None, until: float) -> ClusterMetadata:
-        try:
-            # Never 0 or less, which librdkafka reads as "for ever".
-            found: ClusterMetadata = self._producer.list_topics(topic, timeout=max(until - monotonic(), 0.01))
-        except KafkaException:
-            self.serve(0)  # what went wrong is told now, or never
-            raise
-        self.noted.clear()
-        return found
+        while True:
+            left = until - monotonic()
+            try:
+                # Never 0 or less, which librdkafka reads as "for ever". In slices: it asks on, whatever it is told.
+                found: ClusterMetadata = self._producer.list_topics(topic, timeout=min(max(left, 0.01), ASK_SECONDS))
+            except KafkaException:
+                self.serve(0)  # what went wrong is told now, or never
+                if left <= ASK_SECONDS or is_hopeless(self.noted):
+                    raise
+            else:
+                self.noted.clear()
+                for name, each in found.topics.items():
+                    self._partitions[name] = [_partition(there) for there in each.partitions.values()]
+                return found
 
     def _look_for(self, topic: str, until: float) -> KafkaError | None:
         while True:
@@ -120,6 +144,10 @@ class Line:
             if error.code() not in NO_SUCH_TOPIC or now >= min(believed_at, until):
                 return error
             sleep(MISSING_PAUSE)
+
+
+def _partition(there: PartitionMetadata) -> Partition:
+    return Partition(there.id, there.leader, len(there.replicas), len(there.isrs))
 
 
 def _fatal_in(exc: BaseException) -> KafkaError:

@@ -24,6 +24,8 @@ class Held:
     delivery: Delivery | None = None
     """By which it is in hand; None: it waits here, or is done, or lost."""
     is_done: bool = False
+    is_doubtful: bool = False
+    """It can have been in the hand of a receiver that died: Kafka does not say."""
 
     @property
     def size(self) -> int:
@@ -47,12 +49,15 @@ class Place:
     told: int | None = None
     """What was committed last, as far as we know."""
     is_lost: bool = False
+    fetched: int = 0
+    """How many records were, since it is ours."""
     line: deque[Held] = field(default_factory=deque)
     """Fetched, in order, from the first that is not done."""
 
     def add(self, held: Held) -> None:
         """It was fetched. Whoever calls looks for `is_behind` first."""
         self.line.append(held)
+        self.fetched += 1
         self.end = held.offset + 1
 
     def is_behind(self, offset: int) -> bool:

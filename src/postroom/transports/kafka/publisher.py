@@ -12,7 +12,7 @@ from datetime import timedelta
 from confluent_kafka import KafkaException
 
 from postroom.clock import monotonic
-from postroom.errors import ConfigError, TransportUnavailable
+from postroom.errors import ConfigError, TransportRefused
 from postroom.transport import Envelope, Outcome, TransportCapabilities, Unavailable
 from postroom.transports.kafka import answers, settings
 from postroom.transports.kafka.binding import Binding
@@ -121,11 +121,10 @@ class KafkaPublisher:
                 return
             wrong = line.look([topic], until)
         except KafkaException:
-            said = answers.away(line.noted, shown).error
-            raise TransportUnavailable(f"No Kafka answers at {shown}: {said}; start it, or correct the URL.") from None
+            raise answers.not_answered(line.noted, shown) from None
         finally:
             self._idle.append(line)
         if topic in wrong:
-            raise ConfigError(
+            raise TransportRefused(
                 f"{shown} cannot be written to: {wrong[topic].str()}; create the topic, or correct the URL."
             )

@@ -14,7 +14,7 @@ from threading import Event, Thread
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from postroom.clock import monotonic
-from postroom.errors import ConfigError, PostroomError, TransportUnavailable
+from postroom.errors import PostroomError, TransportRefused, TransportUnavailable
 from postroom.transports.kafka import answers
 from postroom.transports.kafka.hands import Done, Hands
 from postroom.transports.kafka.reading import read
@@ -179,23 +179,26 @@ class Reader:
         self._tell()
 
     def _look_for_topics(self, consumer: Consumer) -> None:
-        """Raises ConfigError when one of the topics is not there, TransportUnavailable when nobody answers."""
+        """Raises TransportRefused when one of the topics is not there, or we are not let in; TransportUnavailable when nobody
+        answers."""
         until, believed_at = monotonic() + OPEN_SECONDS, monotonic() + MISSING_SECONDS
         shown = self._subscription.shown
         for topic in self._subscription.topics:
             while True:
+                left = until - monotonic()
                 try:
-                    found = consumer.list_topics(topic, timeout=max(until - monotonic(), 0.01)).topics[topic].error
+                    # In slices: it asks on, whatever it is told.
+                    patience = min(max(left, 0.01), PROBE_SECONDS)
+                    found = consumer.list_topics(topic, timeout=patience).topics[topic].error
                 except KafkaException:
                     consumer.poll(0)  # what went wrong is told now, or never
-                    said = answers.away(self._noted, shown).error
-                    raise TransportUnavailable(
-                        f"No Kafka answers at {shown}: {said}; start it, or correct the URL."
-                    ) from None
+                    if left > PROBE_SECONDS and not answers.is_hopeless(self._noted):
+                        continue
+                    raise answers.not_answered(self._noted, shown) from None
                 if found is None or found.retriable():
                     break
                 if found.code() not in answers.NO_SUCH_TOPIC or monotonic() >= believed_at:
-                    raise ConfigError(
+                    raise TransportRefused(
                         f"{shown} cannot be read: {found.str()} ({topic}); create the topic, or correct the URL."
                     )
                 self._stopping.wait(POLL_SECONDS)

@@ -24,6 +24,9 @@ ROOM_SECONDS = 0.05
 LOOK_EVERY = 64
 """So many messages are handed over, in less than a millisecond, between two looks at the clock."""
 
+BLAME_SECONDS = 0.2
+"""So long the cluster may take to say why nobody answered; there is a little more than that left of the time."""
+
 SENT = Sent()
 
 
@@ -163,9 +166,21 @@ class Sending:
                 held_up.append(place)
         if line.fatal is not None:
             self._stop(line.fatal, held_up, was_refused=was_refused)
+        if is_late or line.fatal is not None:
+            self._find_whose_fault(line, places)
         # A young line may just have waited for its producer id; any other may have lost count of what the broker has.
         is_untouched = line.is_young and len(held_up) == self._produced
         line.is_spent = line.fatal is not None or (is_late and not is_untouched)
+
+    def _find_whose_fault(self, line: Line, places: Collection[int]) -> None:
+        """Some have no answer. If a leader is gone, or replicas are missing, that is the cluster's fault and no message's: they
+        go again, and spend no attempt. They may have arrived all the same."""
+        outcomes, topics = self.outcomes, self._topics
+        silent = [place for place in places if isinstance(each := outcomes[place], Failed) and each.unknown]
+        wanted = dict.fromkeys(topic for place in silent if (topic := topics[place]) is not None)
+        blamed = line.blame(wanted, self._until + BLAME_SECONDS)
+        for place in silent:
+            outcomes[place] = blamed.get(topics[place] or "", outcomes[place])
 
     def _stop(self, fatal: KafkaError, held_up: Collection[int], *, was_refused: bool) -> None:
         """The line gave up: by a refusal, and then what it held up can go again; or nobody knows why."""

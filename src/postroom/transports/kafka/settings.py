@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from confluent_kafka import KafkaException, Producer
 
 from postroom.errors import ConfigError
+from postroom.text import one_line
 from postroom.urls import redact, split_scheme
 
 EXAMPLE = "kafka://broker:9092/orders"
@@ -28,7 +29,7 @@ class Log:
 
     def log(self, level: int, text: str, *facts: object) -> None:
         """As `logging.Logger.log`, which librdkafka's wrapper calls."""
-        self._logger.log(min(level, logging.INFO), text, *facts)
+        self._logger.log(min(level, logging.INFO), "%s", one_line(text % facts if facts else text))
 
 
 LOG = Log()
@@ -84,7 +85,7 @@ class Settings:
     shown: str
     """Brokers and topic, for people."""
     topic: str | None
-    producer: dict[str, Any]
+    producer: dict[str, Any] = field(repr=False)
     """All that librdkafka is told."""
 
     def alone(self) -> dict[str, Any]:
@@ -99,7 +100,10 @@ class Address(NamedTuple):
     servers: str
     topic: str | None
     chosen: dict[str, str]
-    """The settings behind the topic."""
+    """The settings behind the topic. A password may be among them."""
+
+    def __repr__(self) -> str:
+        return f"Address({self.shown!r})"
 
 
 def read(url: str) -> Settings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from confluent_kafka import Consumer
@@ -57,7 +57,7 @@ class Subscription:
     shown: str
     """Brokers and topics, for people."""
     topics: tuple[str, ...]
-    consumer: dict[str, Any]
+    consumer: dict[str, Any] = field(repr=False)
     """All that librdkafka is told."""
 
 

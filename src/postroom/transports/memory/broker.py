@@ -25,6 +25,10 @@ class MemoryBroker:
     """The largest body it takes, in bytes; None: any."""
     away: bool = False
     """It does not answer."""
+    full: bool = False
+    """It answers, and takes no more messages for now."""
+    cancels: bool = False
+    """What is waited for is cancelled, by nobody who was asked to end."""
     source: str = "postroom"
     """Who is said to have sent what is in it."""
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from postroom.clock import monotonic
-from postroom.errors import TransportUnavailable
+from postroom.errors import InvalidMessage, TransportRefused, TransportUnavailable
+from postroom.message import Message, cloudevent, from_cloudevent
 from postroom.transport import ConsumerCapabilities, Delivery
 from postroom.transports.memory.broker import Group, MemoryBroker, Open
 
@@ -28,6 +29,10 @@ class MemoryConsumer:
 
     async def open(self) -> None:
         self._check()
+        if self._broker.known is not None and self._topic not in self._broker.known:
+            raise TransportRefused(
+                f"The broker in memory has no topic {self._topic!r}: name another, or add it to `known`."
+            )
 
     async def receive(self, limit: int, *, wait: timedelta) -> Sequence[Delivery]:
         until = monotonic() + wait.total_seconds()
@@ -39,7 +44,7 @@ class MemoryConsumer:
                 self._held |= dict(taken)
                 source, topic = self._broker.source, self._topic
                 return [
-                    Delivery(group.line[place], source, topic, entry.deliveries - 1, token=place)
+                    Delivery(message := group.line[place], source, topic, entry.deliveries - 1, _fault(message), place)
                     for place, entry in taken
                 ]
             if monotonic() >= until:
@@ -78,3 +83,12 @@ class MemoryConsumer:
         for entry in self._held.values():
             entry.holder = None
         self._held.clear()
+
+
+def _fault(message: Message) -> str | None:
+    """Why it is none of ours, as a reader of CloudEvents would say."""
+    try:
+        from_cloudevent(cloudevent(message, ""), None, message.headers)
+    except InvalidMessage as exc:
+        return str(exc)
+    return None

@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from postroom.errors import TransportUnavailable
-from postroom.transport import KEY_STOPPED, Envelope, Outcome, Rejected, Sent, TransportCapabilities, Unavailable
+from postroom.errors import TransportRefused, TransportUnavailable
+from postroom.transport import (
+    KEY_STOPPED,
+    Envelope,
+    Failed,
+    Outcome,
+    Rejected,
+    Sent,
+    TransportCapabilities,
+    Unavailable,
+)
 from postroom.transports.memory.broker import TOPIC_DEFAULT, MemoryBroker
 
 
@@ -25,6 +34,10 @@ class MemoryPublisher:
     async def open(self) -> None:
         if self._broker.away:
             raise TransportUnavailable("The broker in memory is away: bring it back with `broker.away = False`.")
+        if self._broker.known is not None and self._topic not in self._broker.known:
+            raise TransportRefused(
+                f"The broker in memory has no topic {self._topic!r}: name another, or add it to `known`."
+            )
 
     async def publish(self, batch: Sequence[Envelope], *, timeout: timedelta) -> Sequence[Outcome]:  # noqa: ARG002 - it never waits
         outcomes: list[Outcome] = []
@@ -47,8 +60,13 @@ class MemoryPublisher:
         topic = envelope.topic or message.topic or self._topic
         if broker.away:
             return Unavailable(error="the broker in memory is away")
+        if broker.full:
+            return Unavailable("FULL", "the broker in memory has no room")
+        if broker.cancels:
+            return Failed("CANCELLED", "the broker in memory let go of it", unknown=True)
         if broker.known is not None and topic not in broker.known:
-            return Rejected("UNROUTABLE", f"there is no topic {topic!r}")
+            of_the_url = not (envelope.topic or message.topic)
+            return (Unavailable if of_the_url else Rejected)("UNROUTABLE", f"there is no topic {topic!r}")
         size = len(message.body or b"")
         if broker.largest is not None and size > broker.largest:
             return Rejected("PAYLOAD_TOO_LARGE", f"the body has {size} bytes, the broker takes {broker.largest}")

@@ -12,13 +12,19 @@ from postroom.transports.nats.settings import covers
 NO_SUBJECT = Rejected("NO_TOPIC", "neither the message, nor its route, nor the URL names a subject")
 UNANSWERED = Failed("TIMEOUT", "no answer in time", unknown=True)
 BROKEN = Failed("CONNECTION_BROKEN", "the connection broke before the answer came", unknown=True)
-NO_RESPONDERS = Failed("NO_RESPONDERS", "no stream answered for its subject; nothing was stored")
+NO_RESPONDERS = Unavailable("NO_RESPONDERS", "no stream answered for its subject; nothing was stored")
 LOST = Unavailable("CONNECT_FAILED", "the connection broke before its turn")
 
 _NO_RESPONDERS_STATUS = "503"
 _TOO_LARGE = {10054, 10097}
+_TOO_LARGE_FOR_ANY = "message to large"
 _OTHER_STREAM = 10060
 _NOT_STORED = 10077
+_SEALED = 10109
+_NO_ROOM = {10002, 10023, 10028, 10047}
+"""The account, or the server, has used up what it may."""
+_TOO_MANY, _SERVERS_OWN = 429, 500
+"""From here on NATS speaks of itself, in the numbers of HTTP."""
 
 
 def outcome_of(data: bytes, headers: Mapping[str, str] | None, stream: str) -> Outcome | None:
@@ -47,8 +53,31 @@ def _refused(error: Mapping[str, Any]) -> Outcome:
     if number == _OTHER_STREAM:
         return Rejected("UNROUTABLE", f"its subject belongs to another stream ({said})")
     if number == _NOT_STORED:
-        return Failed("STREAM_FULL" if "maximum" in said else "NOT_STORED", said)
-    return Failed(f"NATS_{number or error['code']}", said)
+        if _TOO_LARGE_FOR_ANY in said:
+            return Rejected("PAYLOAD_TOO_LARGE", said)
+        # A stream without room, a disk that is full: that is no message's fault.
+        return Unavailable("STREAM_FULL" if "maximum" in said else "NOT_STORED", said)
+    if number in _NO_ROOM:
+        return Unavailable("STREAM_FULL", said)
+    if number == _SEALED:
+        return Unavailable("STREAM_SEALED", said)
+    code = error["code"]
+    is_its_own = isinstance(code, int) and (code == _TOO_MANY or code >= _SERVERS_OWN)
+    name = f"NATS_{number or code}"
+    return Unavailable(name, said) if is_its_own else Failed(name, said)
+
+
+def is_full(outcome: Outcome) -> bool:
+    """Had the stream no room for it?"""
+    return isinstance(outcome, Unavailable) and outcome.code == "STREAM_FULL"
+
+
+def never_fits(outcome: Outcome, size: int, room: int) -> Rejected | None:
+    """What to say of a message of *size* bytes that a full stream refused, and that would not fit into an empty one, which
+    holds *room* bytes (0 or less: any number); None: it may fit later."""
+    if not is_full(outcome) or room <= 0 or size <= room:
+        return None
+    return Rejected("PAYLOAD_TOO_LARGE", f"with its headers it has {size:,} bytes, and the whole stream holds {room:,}")
 
 
 def unanswered_for(subject: str, *, of_the_url: bool, stream: str, patterns: Sequence[str] | None) -> Outcome:

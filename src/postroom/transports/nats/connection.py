@@ -17,8 +17,8 @@ from nats.aio.client import Client
 from nats.errors import Error
 
 from postroom.clock import monotonic
-from postroom.errors import TransportUnavailable
 from postroom.transports.nats.settings import Settings
+from postroom.transports.starting import not_opened, why_not
 
 LOG = logging.getLogger("postroom.nats")
 CONNECT_SECONDS = 5.0
@@ -112,7 +112,8 @@ class Connection:
 
 
 async def connect(settings: Settings, seconds: float = CONNECT_SECONDS) -> Connection:
-    """A new connection; TransportUnavailable when there is none to be had in that time."""
+    """A new connection; TransportUnavailable when there is none to be had in that time, TransportRefused when the server, or
+    the system, says that the URL is wrong."""
     made = Connection()
     made.client.must_encrypt = settings.must_encrypt
     try:
@@ -136,14 +137,34 @@ async def connect(settings: Settings, seconds: float = CONNECT_SECONDS) -> Conne
             )
     except (TimeoutError, OSError, Error) as exc:
         await made.drop()
-        raise TransportUnavailable(
-            f"No NATS answers at {settings.shown}: {_why(made, exc)}; start it, or correct the URL."
+        raise not_opened(
+            _code(made, exc), f"No NATS answers at {settings.shown}: {_why(made, exc)}; start it, or correct the URL."
         ) from None
+    except BaseException:
+        # Whoever waited was told to stop: the socket must not stay behind.
+        await made.drop()
+        raise
     return made
+
+
+def _code(made: Connection, error: Exception) -> str:
+    """Whether a person must mend something, as far as the server or the system said so."""
+    said = f"{made.noted} {error}".lower()
+    if _NO_TLS.lower() in said or "no ssl context" in said:
+        return "TLS_FAILED"
+    for each in (made.noted, error):
+        if each is not None and (why := why_not(each)) is not None:
+            return why
+    # One that does not take a password may hang up so fast that only that is seen.
+    is_turned_away = "authorization" in said or "authentication" in said or _asks_who_we_are(made)
+    return "AUTHENTICATION_FAILED" if is_turned_away and not isinstance(error, TimeoutError) else "CONNECT_FAILED"
+
+
+def _asks_who_we_are(made: Connection) -> bool:
+    return bool(made.client._server_info.get("auth_required"))  # noqa: SLF001 - told to nobody else
 
 
 def _why(made: Connection, error: Exception) -> str:
     said = str(made.noted or error).removeprefix("nats: ").strip("'") or "no answer in time"
     # A server that does not take a password says so and hangs up at once; often only the hanging up is seen.
-    asks = made.client._server_info.get("auth_required")  # noqa: SLF001 - told to nobody else
-    return f"it asks for a user and password, and then: {said}" if asks else said
+    return f"it asks for a user and password, and then: {said}" if _asks_who_we_are(made) else said

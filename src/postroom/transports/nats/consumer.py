@@ -12,7 +12,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo, DeliverPolicy
 from nats.js.errors import APIError, NotFoundError
 
 from postroom.clock import monotonic
-from postroom.errors import ConfigError, TransportUnavailable
+from postroom.errors import ConfigError, TransportRefused, TransportUnavailable
 from postroom.transport import ConsumerCapabilities, Delivery
 from postroom.transports.nats import settings, streams
 from postroom.transports.nats.connection import CONNECT_SECONDS, LOG, Connection, connect
@@ -145,7 +145,7 @@ class NatsConsumer:
             said = f"The group {self._group!r} of {self._settings.shown} cannot be had: {exc.description}"
             if (exc.code or 0) >= 500:
                 raise TransportUnavailable(f"{said}; it is tried again.") from None
-            raise ConfigError(f"{said}; correct the URL, or the stream.") from None
+            raise TransportRefused(f"{said}; correct the URL, or the stream.") from None
         except (TimeoutError, OSError, Error) as exc:
             raise TransportUnavailable(
                 f"JetStream at {self._settings.shown} does not answer ({exc}); it is tried again."

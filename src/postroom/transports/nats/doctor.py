@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from postroom.transports.nats import settings, streams
 from postroom.transports.nats.connection import connect
+from postroom.transports.nats.interest import unread_at
 
 
 async def weaknesses(url: str) -> list[str]:
@@ -14,10 +15,12 @@ async def weaknesses(url: str) -> list[str]:
     connection = await connect(read)
     try:
         config = await streams.config_of(connection, read)
+        unread = await unread_at(connection, config, read)
     finally:
         await connection.close()
     return [
         *streams.unusable(config, read),
+        *unread,
         *streams.weaknesses_of(config, read),
         *streams.forgets_soon(config, read),
     ]

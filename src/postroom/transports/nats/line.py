@@ -17,7 +17,7 @@ from postroom.transports.nats.sending import Sending
 from postroom.transports.nats.settings import Settings, is_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from nats.aio.msg import Msg
 
@@ -38,6 +38,8 @@ class Line:
         """The number of the batch's first message: an answer to an earlier batch is no answer to this one."""
         self._largest = int(self._client.max_payload)
         self._known: set[str] = set()
+        self.refused: Mapping[str, Outcome] = {}
+        """What is said of messages to these subjects, without sending them."""
         self._telling: set[asyncio.Future[None]] = set()
         connection.when_closed = self._broke
         connection.when_forbidden = self._forbidden
@@ -63,11 +65,20 @@ class Line:
             await self.connection.drop()
         return sending.outcomes
 
+    def subjects_of(self, batch: Sequence[Envelope]) -> set[str]:
+        """Where these go."""
+        return {subject for envelope in batch if (subject := self.subject_of(envelope)) is not None}
+
     def subject_of(self, envelope: Envelope) -> str | None:
         return envelope.topic or envelope.message.topic or self._settings.subject
 
     def is_of_the_url(self, envelope: Envelope) -> bool:
         return not (envelope.topic or envelope.message.topic)
+
+    def size_of(self, envelope: Envelope) -> int:
+        """What a message that was written has in bytes, with its headers."""
+        message = envelope.message
+        return size_of(self._binding.headers_of(message, self.subject_of(envelope) or ""), message.body or b"")
 
     async def _write(self, index: int, envelope: Envelope) -> Outcome | None:
         message, subject = envelope.message, self.subject_of(envelope)
@@ -75,6 +86,8 @@ class Line:
             return answers.NO_SUBJECT
         if subject not in self._known and (refused := self._learn(subject)):
             return refused
+        if self.refused and (outcome := self.refused.get(subject)) is not None:
+            return outcome
         body = message.body or b""
         try:
             headers = self._binding.headers_of(message, subject)

@@ -6,16 +6,18 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 
 from nats.errors import Error
 from nats.js.errors import NotFoundError
 
 from postroom.clock import monotonic
-from postroom.errors import ConfigError, TransportUnavailable
+from postroom.errors import ConfigError, TransportError, TransportRefused
 from postroom.transport import Envelope, Outcome, TransportCapabilities, Unavailable
 from postroom.transports.nats import answers, settings, streams
 from postroom.transports.nats.binding import Binding
 from postroom.transports.nats.connection import CONNECT_SECONDS, LOG
+from postroom.transports.nats.interest import Interest, unread_at
 from postroom.transports.nats.line import Line, open_line
 
 START_SHARE = 0.75
@@ -43,6 +45,7 @@ class NatsPublisher:
                 f"{self._settings.shown} has a wildcard in its subject; name one subject to send to, like orders.paid."
             )
         self._binding = Binding(source, self._settings.stream)
+        self._interest = Interest(self._settings)
         self._idle: deque[Line] = deque()
         self._busy: set[asyncio.Task[list[Outcome]]] = set()
         self._is_open = False
@@ -60,8 +63,10 @@ class NatsPublisher:
         self._idle.append(line)
         config = await streams.config_of(line.connection, self._settings)
         for reason in streams.unusable(config, self._settings):
-            raise ConfigError(reason)
-        for weakness in streams.weaknesses_of(config, self._settings):
+            raise TransportRefused(reason)
+        self._interest.learn(config)
+        unread = await unread_at(line.connection, config, self._settings)
+        for weakness in (*streams.weaknesses_of(config, self._settings), *unread):
             LOG.warning("%s", weakness)
 
     async def publish(self, batch: Sequence[Envelope], *, timeout: timedelta) -> Sequence[Outcome]:
@@ -92,12 +97,15 @@ class NatsPublisher:
         until = begin + seconds - min(0.1 * seconds, 0.5)
         try:
             line = await self._line(min(CONNECT_SECONDS, (until - begin) * START_SHARE))
-        except TransportUnavailable as exc:
+        except TransportError as exc:
             return [Unavailable("CONNECT_FAILED", str(exc))] * len(batch)
         try:
+            line.refused = await self._interest.refused(line.connection, partial(line.subjects_of, batch), until)
             outcomes = await line.send(batch, last_start=begin + seconds * START_SHARE, until=until)
             if answers.NO_RESPONDERS in outcomes:
                 outcomes = await self._explain(line, batch, outcomes, until)
+            if any(map(answers.is_full, outcomes)):
+                outcomes = await self._find_what_never_fits(line, batch, outcomes, until)
         except BaseException:
             await line.connection.drop()
             raise
@@ -116,6 +124,22 @@ class NatsPublisher:
                 return line
             await line.connection.drop()
         return await open_line(self._settings, self._binding, max(seconds - (monotonic() - begin), 0.05))
+
+    async def _find_what_never_fits(
+        self, line: Line, batch: Sequence[Envelope], outcomes: list[Outcome], until: float
+    ) -> list[Outcome]:
+        """A full stream is waited for, but not by a message that is larger than all of it: that would wait for ever."""
+        try:
+            async with asyncio.timeout(max(min(LOOK_SECONDS, until - monotonic()), 0.05)):
+                room = (await streams.info_of(line.connection, self._settings.stream)).max_bytes or 0
+        except (TimeoutError, OSError, Error):
+            return outcomes
+        return [
+            answers.never_fits(outcome, line.size_of(envelope), room) or outcome
+            if answers.is_full(outcome)
+            else outcome
+            for envelope, outcome in zip(batch, outcomes, strict=True)
+        ]
 
     async def _explain(
         self, line: Line, batch: Sequence[Envelope], outcomes: list[Outcome], until: float

@@ -9,12 +9,14 @@ from nats.js.api import DiscardPolicy, PersistMode, StorageType, StreamConfig
 from nats.js.errors import NotFoundError, ServiceUnavailableError
 
 from postroom.durations import format_duration
-from postroom.errors import ConfigError, TransportUnavailable
+from postroom.errors import TransportRefused, TransportUnavailable
 from postroom.transports.nats.connection import CONNECT_SECONDS, Connection
 from postroom.transports.nats.settings import Settings, covers, is_subject
 
 REPLICAS = 3
 WINDOW_ENOUGH = timedelta(minutes=10)
+KEPT = timedelta(days=7)
+"""So long a receiver may be away: the replay window that an inbox has by default."""
 _NOT_ENABLED = 10039
 
 
@@ -26,16 +28,16 @@ async def info_of(connection: Connection, stream: str) -> StreamConfig:
 
 
 async def config_of(connection: Connection, settings: Settings) -> StreamConfig:
-    """The same; ConfigError when there is no such stream, TransportUnavailable when JetStream does not answer."""
+    """The same; TransportRefused when there is no such stream, TransportUnavailable when JetStream does not answer."""
     try:
         return await info_of(connection, settings.stream)
     except NotFoundError:
-        raise ConfigError(
+        raise TransportRefused(
             f"There is no stream {settings.stream!r} at {settings.shown}; create it, or correct the URL."
         ) from None
     except (NoRespondersError, ServiceUnavailableError) as exc:
         if getattr(exc, "err_code", _NOT_ENABLED) == _NOT_ENABLED:
-            raise ConfigError(
+            raise TransportRefused(
                 f"The server at {settings.shown} has no JetStream; start it with -js, or choose another."
             ) from None
         raise TransportUnavailable(f"JetStream at {settings.shown} is away: {exc}; wait for it.") from None
@@ -73,6 +75,11 @@ def weaknesses_of(config: StreamConfig, settings: Settings) -> list[str]:
         found.append(
             f"{name} throws old messages away, read or not, when it has more than {' or '.join(limits)}; "
             f"set discard to new, and no limit for a subject alone."
+        )
+    if 0 < (config.max_age or 0) < KEPT.total_seconds():
+        found.append(
+            f"{name} deletes messages after {format_duration(timedelta(seconds=config.max_age or 0))}, read or not: a receiver "
+            f"that is away for longer loses them; set max_age to {KEPT.days} days or more, or to 0."
         )
     if config.storage != StorageType.MEMORY and not settings.is_synced:
         found.append(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from postroom.transport import Failed, Outcome, Rejected, Unavailable
+from postroom.transports.starting import why_not
 
 NO_TOPIC = Rejected("NO_TOPIC", "neither the message, nor its route, nor the URL names a stream")
 MISSING = "UNROUTABLE"
@@ -56,7 +57,11 @@ def code_of(error: BaseException, otherwise: str = "ERR") -> str:
 def why_away(error: BaseException) -> str:
     """The code for a server that cannot be reached, or does not want us."""
     code = code_of(error)
-    return _OF_THE_SERVER[code][0] if code in _OF_THE_SERVER else "CONNECT_FAILED"
+    if code == "NOPERM":
+        return "NOT_AUTHORIZED"
+    if code in _OF_THE_SERVER:
+        return _OF_THE_SERVER[code][0]
+    return why_not(error) or ("AUTHENTICATION_FAILED" if "AUTH" in str(error) else "CONNECT_FAILED")
 
 
 def told(error: BaseException) -> str:

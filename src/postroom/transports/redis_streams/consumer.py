@@ -14,12 +14,13 @@ from typing import Any, NoReturn
 from redis.exceptions import RedisError
 
 from postroom.clock import monotonic
-from postroom.errors import ConfigError, TransportError, TransportUnavailable
+from postroom.errors import ConfigError, TransportError, TransportRefused, TransportUnavailable
 from postroom.transport import ConsumerCapabilities, Delivery
 from postroom.transports.redis_streams import answers, server, settings
 from postroom.transports.redis_streams.hand import Entry, Hand
 from postroom.transports.redis_streams.session import Session
 from postroom.transports.redis_streams.wire import Away, Lost, whole
+from postroom.transports.starting import not_opened
 
 PREFETCH_DEFAULT = 1_000
 OPEN_SECONDS = 5.0
@@ -72,8 +73,9 @@ class RedisConsumer:
         try:
             session = await self._connect(OPEN_SECONDS)
         except (Away, Lost) as away:
-            raise TransportUnavailable(
-                f"No Redis to receive from at {self._settings.shown}: {away.error}; start it, or correct the URL."
+            raise not_opened(
+                away.code,
+                f"No Redis to receive from at {self._settings.shown}: {away.error}; start it, or correct the URL.",
             ) from None
         try:
             facts = await server.ask(session.control, OPEN_SECONDS)
@@ -234,10 +236,12 @@ class RedisConsumer:
             return
         said = answers.told(answer)
         if answers.code_of(answer) == "WRONGTYPE" or "requires the key to exist" in said:
-            raise ConfigError(
+            raise TransportRefused(
                 f"{self._settings.shown} is no stream to receive from ({said}); correct the URL, or create it."
             )
-        raise TransportUnavailable(f"Nothing can be received from {self._settings.shown}: {said}.")
+        raise not_opened(
+            answers.why_away(answer), f"Nothing can be received from {self._settings.shown}: {said}; correct the URL."
+        )
 
 
 def _is_group_gone(trouble: Exception) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from postroom.errors import TransportUnavailable
 from postroom.transports.redis_streams import server, settings
 from postroom.transports.redis_streams.server import Facts
 from postroom.transports.redis_streams.settings import Settings
 from postroom.transports.redis_streams.wire import Away, Lost, Wire
+from postroom.transports.starting import not_opened
 
 SECONDS = 5.0
 
@@ -21,9 +21,8 @@ async def weaknesses(url: str) -> list[str]:
         await wire.connect(SECONDS)
         facts = await server.ask(wire, SECONDS)
     except (Away, Lost) as away:
-        raise TransportUnavailable(
-            f"No Redis answers at {chosen.shown}: {away.error}; start it, or correct the URL."
-        ) from None
+        sentence = f"No Redis answers at {chosen.shown}: {away.error}; start it, or correct the URL."
+        raise not_opened(away.code, sentence) from None
     finally:
         await wire.close()
     return list(judge(facts, chosen))

@@ -11,7 +11,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from postroom.clock import monotonic
-from postroom.errors import ConfigError, TransportUnavailable
+from postroom.errors import ConfigError, TransportRefused, TransportUnavailable
 from postroom.transport import NOT_STARTED, Envelope, Failed, Outcome, TransportCapabilities, Unavailable
 from postroom.transports.redis_streams import answers, settings
 from postroom.transports.redis_streams.binding import Binding
@@ -21,6 +21,7 @@ from postroom.transports.redis_streams.sending import UNWRITABLE, Chunk, Sending
 from postroom.transports.redis_streams.server import LARGEST_DEFAULT
 from postroom.transports.redis_streams.wire import Away, Lost, Wire, pack
 from postroom.transports.redis_streams.wires import Wires
+from postroom.transports.starting import not_opened
 
 OPEN_SECONDS = 5.0
 LOG = logging.getLogger("postroom.redis")
@@ -70,9 +71,8 @@ class RedisPublisher:
         try:
             wire = await self._wires.take(monotonic() + OPEN_SECONDS)
         except (Away, Lost) as away:
-            raise TransportUnavailable(
-                f"No Redis to write to at {shown}: {away.error}; start it, or correct the URL."
-            ) from None
+            sentence = f"No Redis to write to at {shown}: {away.error}; start it, or correct the URL."
+            raise not_opened(away.code, sentence) from None
         try:
             if self._settings.stream is not None:
                 await self._look_at(wire, self._settings.stream)
@@ -182,6 +182,6 @@ class RedisPublisher:
         if isinstance(kind, RedisError):
             return  # it may be forbidden to ask, and allowed to write
         if kind == b"none" and not self._settings.create:
-            raise ConfigError(f"{shown} cannot be written to: there is no such stream, and create=off; create it.")
+            raise TransportRefused(f"{shown} cannot be written to: there is no such stream, and create=off; create it.")
         if kind not in {b"none", b"stream"}:
-            raise ConfigError(f"{shown} cannot be written to: it is a {kind.decode()}, no stream; name another.")
+            raise TransportRefused(f"{shown} cannot be written to: it is a {kind.decode()}, no stream; name another.")

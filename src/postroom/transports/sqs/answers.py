@@ -77,6 +77,7 @@ _TOO_MUCH = {
     "ThrottlingException",
     "TooManyRequestsException",
 }
+_BUSY = {"ServiceUnavailable", "ServiceUnavailableException"}
 NO_CREDENTIALS = (
     CredentialRetrievalError,
     NoAuthTokenError,
@@ -109,7 +110,9 @@ def of_entry(failure: Mapping[str, Any]) -> Outcome:
     """What became of one message of a batch that SQS names among the failed. The others were sent all the same."""
     code, said = _plain(str(failure.get("Code", ""))), str(failure.get("Message", ""))
     if is_throttle(code):
-        return Failed("THROTTLED", said or code, retry_after=PAUSE)
+        return Unavailable("THROTTLED", said or code, retry_after=PAUSE)
+    if code in _BUSY:
+        return Unavailable("UNAVAILABLE", said or code)
     if failure.get("SenderFault") and code not in NOT_ALLOWED | _KEY_IS_AWAY:
         return Rejected(code, said)
     return Failed(code, said)

@@ -11,10 +11,11 @@ from aiobotocore.config import AioConfig
 from aiobotocore.session import AioSession
 from botocore.exceptions import BotoCoreError, ClientError
 
-from postroom.errors import ConfigError, TransportUnavailable
+from postroom.errors import ConfigError, TransportRefused
 from postroom.transport import Rejected, Unavailable
 from postroom.transports.sqs import answers
 from postroom.transports.sqs.address import Address, is_fifo
+from postroom.transports.starting import not_opened, why_not
 
 OPEN_SECONDS = 5.0
 CONNECT_SECONDS = 3.0
@@ -102,7 +103,7 @@ class Client:
     async def look(self) -> Queue | None:
         """The queue of the URL; without one, whether SQS answers and knows us.
 
-        Raises ConfigError for what a person must correct, TransportUnavailable for what may pass."""
+        Raises TransportRefused for what a person must correct, TransportUnavailable for what may pass."""
         try:
             async with asyncio.timeout(OPEN_SECONDS):
                 if self._address.queue is not None:
@@ -116,27 +117,26 @@ class Client:
         """Raise what `look` promises; nothing for what says that SQS knows us."""
         shown, said = self._address.shown, _sentence(error)
         if isinstance(error, answers.NO_CREDENTIALS):
-            raise ConfigError(
+            raise TransportRefused(
                 f"{shown} cannot be used without credentials: {said}; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a "
                 "profile, or a role."
             ) from error
         if isinstance(error, ClientError):
             code = answers.code_of(error)
             if code in answers.NO_SUCH_QUEUE:
-                raise ConfigError(f"{shown} has no such queue: {said}; create it, or correct the URL.") from error
+                raise TransportRefused(f"{shown} has no such queue: {said}; create it, or correct the URL.") from error
             if code in answers.WHO_ARE_YOU:
-                raise ConfigError(f"{shown} refuses our credentials ({code}): {said}; correct them.") from error
+                raise TransportRefused(f"{shown} refuses our credentials ({code}): {said}; correct them.") from error
             if code in answers.NOT_ALLOWED:
                 if self._address.queue is None:
                     return
-                raise ConfigError(f"{shown} may not be used by us: {said}; allow it in IAM.") from error
+                raise TransportRefused(f"{shown} may not be used by us: {said}; allow it in IAM.") from error
         outcome = answers.of_request(error, self._address.queue or "", of_the_url=True)
         if isinstance(outcome, Rejected):
-            raise ConfigError(f"{shown} is refused by SQS: {said}; correct the URL.") from error
+            raise TransportRefused(f"{shown} is refused by SQS: {said}; correct the URL.") from error
         code = outcome.code if isinstance(outcome, Unavailable) else "no answer"
-        raise TransportUnavailable(
-            f"No SQS answers at {shown} ({code}): {said}; start it, or correct the URL."
-        ) from error
+        sentence = f"No SQS answers at {shown} ({code}): {said}; start it, or correct the URL."
+        raise not_opened(why_not(error) or code, sentence) from error
 
 
 def _sentence(error: BaseException) -> str:

@@ -86,6 +86,33 @@ def test_on_postgresql_a_handler_that_goes_on_after_an_error_has_failed(postgres
     assert said == "BROKEN_TRANSACTION {'shop': {'failing': 1}} 0\n"
 
 
+def test_a_handler_that_ends_djangos_transaction_is_seen(project: Project) -> None:
+    said = project.python(
+        HANDLE
+        + """
+    from django.db import connection
+    @inbox.on("order.committed")
+    def committed(message, tx):
+        Order.objects.create(name="committed")
+        connection.cursor().execute("COMMIT")
+        raise OSError("the bank is closed")
+    @inbox.on("order.closed")
+    def closed(message, tx):
+        connection.close()
+        raise OSError("the bank is closed")
+    results, counts = asyncio.run(handling(Message("order.committed"), Message("order.closed"), one))
+    print(*[getattr(each, "how", None) or (type(each).__name__, each.code) for each in results])
+    print(sorted(counts['shop'].items()))
+    print(*Order.objects.all())
+    """
+    )
+    assert said.splitlines() == [
+        "('Dead', 'BROKEN_TRANSACTION') ('Again', 'BROKEN_TRANSACTION') handled",
+        "[('dead', 1), ('failing', 1), ('handled', 1)]",
+        "committed inbox one",
+    ]
+
+
 @pytest.mark.parametrize("when", ["before", "while"])
 def test_a_connection_that_broke_costs_no_attempt_and_is_opened_anew(postgres_database: str, when: str) -> None:
     project = Project({"default": {**database(postgres_database), "CONN_MAX_AGE": None}})

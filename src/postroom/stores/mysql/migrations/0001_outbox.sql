@@ -38,8 +38,8 @@ CREATE TABLE IF NOT EXISTS outbox (
     -- Why an open message is out of the line: 'key', behind its key's held head; 'time', not due yet. On a dead one,
     -- 'park': it holds its key.
     shelf            varchar(4),
-    -- It was in flight when a relay died: it travels alone.
-    solo             boolean NOT NULL DEFAULT false,
+    -- How often it was in flight when a relay died or lost its lease. Such a one travels with its like, then alone.
+    lost             int NOT NULL DEFAULT 0,
     tried_at         datetime(6),
     settled_at       datetime(6),
     outcome          varchar(9), -- published, dead, expired, discarded
@@ -80,6 +80,8 @@ CREATE TABLE IF NOT EXISTS outbox_claim (
     owner       varchar(255) NOT NULL,
     seqs        mediumtext NOT NULL, -- with commas between
     claimed_at  datetime(6) NOT NULL,
+    -- Nothing else was in flight in that relay's process.
+    alone       boolean NOT NULL DEFAULT false,
     KEY outbox_claim_id (id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
 
@@ -98,6 +100,7 @@ CREATE TABLE IF NOT EXISTS outbox_relay (
     host     varchar(255) NOT NULL,
     pid      bigint NOT NULL,
     version  varchar(255) NOT NULL,
+    process  varchar(255) NOT NULL,
     seen_at  datetime(6) NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
 

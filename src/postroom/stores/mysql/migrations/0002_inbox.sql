@@ -1,6 +1,7 @@
 -- What was received. `inbox`: a row for each message that a consumer has handled, or that is failing, dead or requeued.
 CREATE TABLE IF NOT EXISTS inbox (
     consumer         varchar(255) NOT NULL,
+    source           varchar(255) NOT NULL, -- CloudEvents: an id is unique within its source
     message_id       varchar(36) NOT NULL,
     outcome          varchar(8) NOT NULL, -- handled, failing, dead, requeued
     attempts         int NOT NULL,
@@ -9,14 +10,15 @@ CREATE TABLE IF NOT EXISTS inbox (
     token            bigint NOT NULL DEFAULT 0,
     last_error_code  text,
     last_error       varchar(512),
-    PRIMARY KEY (consumer, message_id),
-    KEY inbox_at (at)
+    PRIMARY KEY (consumer, message_id, source),
+    KEY inbox_at (consumer, at)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
 
 -- Deliveries that were given up, with their bytes: a person looks at them, and requeues them.
 CREATE TABLE IF NOT EXISTS inbox_dead (
     id           bigint NOT NULL AUTO_INCREMENT PRIMARY KEY,
     consumer     varchar(255) NOT NULL,
+    source       varchar(255) NOT NULL,
     message_id   varchar(36) NOT NULL,
     type         text NOT NULL,
     `key`        text,
@@ -29,6 +31,6 @@ CREATE TABLE IF NOT EXISTS inbox_dead (
     error        varchar(512) NOT NULL,
     dead_at      datetime(6) NOT NULL,
     requeued_at  datetime(6),
-    UNIQUE KEY inbox_message (consumer, message_id),
+    UNIQUE KEY inbox_message (consumer, message_id, source),
     KEY inbox_requeued (consumer, requeued_at)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;

@@ -41,9 +41,20 @@ SELECT * FROM (
       AND (:type IS NULL OR type = :type)
       AND (:key IS NULL OR `key` = :key)
       AND (:since IS NULL OR created_at >= :since)
+      AND (:before IS NULL OR seq < :before)
     ORDER BY seq DESC
     LIMIT :limit) AS newest
 ORDER BY seq
+
+-- name: ids_between
+SELECT id
+FROM outbox
+WHERE id BETWEEN :first AND :last
+ORDER BY id
+LIMIT :limit
+
+-- name: top
+SELECT coalesce(max(seq), 0) FROM outbox
 
 -- name: matching
 SELECT seq, lane, `key`
@@ -54,6 +65,10 @@ WHERE (:any_id OR id IN :ids)
   AND (:key IS NULL OR `key` = :key)
   AND (:since IS NULL OR created_at >= :since)
   AND status IN :statuses
+  AND (:before IS NULL OR seq < :before)
+  AND seq > :after AND seq <= :top
+ORDER BY seq
+LIMIT :size
 
 -- name: still
 -- R25, looked at again now that no claim can be made in these lanes.
@@ -76,7 +91,7 @@ SET outcome = NULL,
     settled_at = NULL,
     attempts = 0,
     due_at = NULL,
-    solo = false,
+    lost = 0,
     shelf = CASE WHEN EXISTS (SELECT 1 FROM outbox_hold h WHERE h.`key` = outbox.`key`) THEN 'key' END,
     last_error_code = NULL,
     last_error = NULL
@@ -87,5 +102,5 @@ UPDATE outbox FORCE INDEX (PRIMARY)
 SET outcome = 'discarded',
     settled_at = coalesce(CAST(:now AS datetime(6)), utc_timestamp(6)),
     shelf = NULL,
-    solo = false
+    lost = 0
 WHERE seq IN :seqs

@@ -20,7 +20,7 @@ SELECT in_line AS lane, seq FROM outbox WHERE in_line = :lane ORDER BY seq LIMIT
 -- in one snapshot with what is on hold (R13). A lane where a message is not like the others (`odd`) is looked at closely.
 SELECT l.lane, o.seq,
     false
-    OR o.solo  -- guard: nobody who travels alone
+    OR o.lost > 0  -- guard: nobody who was lost
     OR coalesce(o.due_at > :now, false)  -- guard: nothing before its time
     OR h.`key` IS NOT NULL  -- guard: nothing of a waiting key
     AS odd,
@@ -49,7 +49,7 @@ SET shelf = NULL
 WHERE seq IN :seqs
 
 -- name: walk
-SELECT o.seq, o.`key`, o.solo, o.tried_at IS NOT NULL AS tried,
+SELECT o.seq, o.`key`, o.lost, o.tried_at IS NOT NULL AS tried,
     coalesce(o.due_at > :now, false) AS early,
     h.`key` IS NOT NULL AS held
 FROM (SELECT seq FROM outbox WHERE in_line = :lane ORDER BY seq LIMIT :limit) AS l
@@ -67,7 +67,7 @@ LIMIT :limit
 
 -- name: behind
 -- What waited behind a head whose time has come, the head first.
-SELECT seq, `key`, solo, tried_at IS NOT NULL AS tried,
+SELECT seq, `key`, lost, tried_at IS NOT NULL AS tried,
     coalesce(due_at > :now, false) AS early,
     false AS held
 FROM outbox
@@ -83,8 +83,8 @@ SET shelf = :shelf
 WHERE seq IN :seqs
 
 -- name: claim
-INSERT INTO outbox_claim (lane, epoch, owner, seqs, claimed_at)
-VALUES (:lane, :epoch, :owner, :seqs, :now)
+INSERT INTO outbox_claim (lane, epoch, owner, seqs, claimed_at, alone)
+VALUES (:lane, :epoch, :owner, :seqs, :now, :alone)
 
 -- name: claim_ids
 SELECT lane, id
@@ -142,7 +142,7 @@ SET outcome = 'published',
     tried_at = coalesce(CAST(:now AS datetime(6)), utc_timestamp(6)),
     attempts = attempts + 1,
     shelf = NULL,
-    solo = false,
+    lost = 0,
     last_error_code = NULL,
     last_error = NULL
 WHERE seq IN :seqs
@@ -153,7 +153,7 @@ UPDATE outbox FORCE INDEX (PRIMARY)
 SET outcome = 'expired',
     settled_at = coalesce(CAST(:now AS datetime(6)), utc_timestamp(6)),
     shelf = NULL,
-    solo = false
+    lost = 0
 WHERE seq IN :seqs
   AND settled_at IS NULL  -- guard: open
 
@@ -169,7 +169,7 @@ SET o.outcome = 'dead',
     o.tried_at = coalesce(CAST(:now AS datetime(6)), utc_timestamp(6)),
     o.attempts = o.attempts + 1,
     o.shelf = CASE WHEN v.park AND o.`key` IS NOT NULL THEN 'park' END,
-    o.solo = false,
+    o.lost = 0,
     o.last_error_code = v.code,
     o.last_error = v.error
 WHERE true
@@ -187,7 +187,7 @@ SET o.attempts = o.attempts + v.spent,
     o.tried_at = coalesce(CAST(:now AS datetime(6)), utc_timestamp(6)),
     o.due_at = coalesce(CAST(:now AS datetime(6)), utc_timestamp(6)) + INTERVAL v.wait MICROSECOND,
     o.shelf = CASE WHEN o.`key` IS NULL THEN 'time' ELSE 'key' END,
-    o.solo = o.solo OR :solo,
+    o.lost = o.lost + :lost,
     o.last_error_code = v.code,
     o.last_error = v.error
 WHERE true
@@ -212,11 +212,9 @@ STRAIGHT_JOIN outbox_hold AS h FORCE INDEX (PRIMARY) ON h.`key` = k.name
 REPLACE INTO outbox_hold (`key`, lane, until)
 VALUES (:key, :lane, :until)
 
--- name: reconcile
+-- name: drop_orphans
+-- R22: claims whose answer was lost, in lanes that are mine and locked; nothing of them is held, or settled. Behind the lock:
+-- where such a claim's commit was still under way, it has been waited for.
 DELETE c
 FROM JSON_TABLE(:listed, '$[*]' COLUMNS (lane int PATH '$')) AS l
 STRAIGHT_JOIN outbox_claim AS c FORCE INDEX (PRIMARY) ON c.lane = l.lane
-WHERE true
-  AND c.owner = :owner  -- guard: owner
-  AND (c.lane, c.epoch) IN :mine  -- guard: epoch
-  AND c.id NOT IN :held

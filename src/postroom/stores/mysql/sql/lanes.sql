@@ -1,6 +1,6 @@
 -- name: join
-INSERT INTO outbox_relay (owner, name, host, pid, version, seen_at)
-VALUES (:owner, :name, :host, :pid, :version, coalesce(CAST(:now AS datetime(6)), utc_timestamp(6)))
+INSERT INTO outbox_relay (owner, name, host, pid, version, process, seen_at)
+VALUES (:owner, :name, :host, :pid, :version, :process, coalesce(CAST(:now AS datetime(6)), utc_timestamp(6)))
 ON DUPLICATE KEY UPDATE seen_at = coalesce(CAST(:now AS datetime(6)), utc_timestamp(6))
 
 -- name: leave
@@ -8,7 +8,7 @@ DELETE FROM outbox_relay
 WHERE owner = :owner
 
 -- name: relays
-SELECT owner, name, host, pid, version, seen_at
+SELECT owner, name, host, pid, version, process, seen_at
 FROM outbox_relay
 ORDER BY owner
 
@@ -18,12 +18,13 @@ FROM outbox_lane
 ORDER BY lane
 
 -- name: free
--- R5: free, or its lease ran out by the database's clock; whoever is quicker has it. Along the primary key: a sort would
+-- R5: free, or its lease ran out by the database's clock, or its owner's process is gone; whoever is quicker has it. Along the primary key: a sort would
 -- lock every lane it looks at before the limit.
 SELECT lane
 FROM outbox_lane FORCE INDEX (PRIMARY)
 WHERE owner IS NULL
    OR lease_until < coalesce(CAST(:now AS datetime(6)), utc_timestamp(6))  -- guard: lease ran out
+   OR JSON_CONTAINS(:gone, JSON_QUOTE(owner))
 ORDER BY lane
 LIMIT :limit
 FOR UPDATE SKIP LOCKED
@@ -43,7 +44,7 @@ ORDER BY lane
 
 -- name: in_flight
 -- Before `let_go`, which cannot say what it deleted. Locked: a settle of the same claim comes before it, or after.
-SELECT seqs
+SELECT seqs, alone
 FROM outbox_claim FORCE INDEX (PRIMARY)
 WHERE lane IN :lanes
 ORDER BY lane
@@ -57,7 +58,7 @@ FROM JSON_TABLE(:listed, '$[*]' COLUMNS (lane int PATH '$')) AS l
 STRAIGHT_JOIN outbox_claim AS c FORCE INDEX (PRIMARY) ON c.lane = l.lane
 
 -- name: lost
-SELECT seq, `key`, attempts
+SELECT seq, `key`, attempts, lost
 FROM outbox
 WHERE seq IN :seqs
   AND settled_at IS NULL

@@ -36,8 +36,8 @@ CREATE TABLE outbox (
     -- Why an open message is out of the line: 'key', behind its key's held head; 'time', not due yet. On a dead one,
     -- 'park': it holds its key.
     shelf            text,
-    -- It was in flight when a relay died: it travels alone.
-    solo             boolean NOT NULL DEFAULT false,
+    -- How often it was in flight when a relay died or lost its lease. Such a one travels with its like, then alone.
+    lost             integer NOT NULL DEFAULT 0,
     tried_at         timestamptz,
     settled_at       timestamptz,
     outcome          text, -- published, dead, expired, discarded
@@ -70,7 +70,9 @@ CREATE TABLE outbox_claim (
     epoch       bigint NOT NULL,
     owner       text NOT NULL,
     seqs        bigint[] NOT NULL,
-    claimed_at  timestamptz NOT NULL
+    claimed_at  timestamptz NOT NULL,
+    -- Nothing else was in flight in that relay's process.
+    alone       boolean NOT NULL DEFAULT false
 );
 
 -- Keys whose head waits for its next try, or is dead and parks them (until is NULL).
@@ -88,6 +90,7 @@ CREATE TABLE outbox_relay (
     host     text NOT NULL,
     pid      integer NOT NULL,
     version  text NOT NULL,
+    process  text NOT NULL,
     seen_at  timestamptz NOT NULL
 );
 

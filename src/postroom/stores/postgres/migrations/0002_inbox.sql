@@ -1,13 +1,14 @@
 -- What was received. `inbox`: a row for each message that a consumer has handled, or that is failing, dead or requeued.
 CREATE TABLE inbox (
     consumer         text NOT NULL,
+    source           text NOT NULL, -- CloudEvents: an id is unique within its source
     message_id       uuid NOT NULL,
     outcome          text NOT NULL, -- handled, failing, dead, requeued
     attempts         integer NOT NULL,
     at               timestamptz NOT NULL,
     last_error_code  text,
     last_error       text,
-    PRIMARY KEY (consumer, message_id)
+    PRIMARY KEY (consumer, message_id, source)
 );
 -- Rows come in the order of their time: this index costs next to nothing, and is enough to forget the oldest.
 CREATE INDEX inbox_at ON inbox USING brin (at);
@@ -16,6 +17,7 @@ CREATE INDEX inbox_at ON inbox USING brin (at);
 CREATE TABLE inbox_dead (
     id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     consumer     text NOT NULL,
+    source       text NOT NULL,
     message_id   uuid NOT NULL,
     type         text NOT NULL,
     key          text,
@@ -28,6 +30,6 @@ CREATE TABLE inbox_dead (
     error        text NOT NULL,
     dead_at      timestamptz NOT NULL,
     requeued_at  timestamptz,
-    UNIQUE (consumer, message_id)
+    UNIQUE (consumer, message_id, source)
 );
 CREATE INDEX inbox_requeued ON inbox_dead (consumer, id) WHERE requeued_at IS NOT NULL;

@@ -37,9 +37,20 @@ SELECT * FROM (
       AND (CAST(:type AS text) IS NULL OR type = CAST(:type AS text))
       AND (CAST(:key AS text) IS NULL OR key = CAST(:key AS text))
       AND (CAST(:since AS timestamptz) IS NULL OR created_at >= CAST(:since AS timestamptz))
+      AND (CAST(:before AS bigint) IS NULL OR seq < CAST(:before AS bigint))
     ORDER BY seq DESC
     LIMIT CAST(:limit AS bigint)) AS newest
 ORDER BY seq
+
+-- name: ids_between
+SELECT id
+FROM outbox
+WHERE id BETWEEN CAST(:first AS uuid) AND CAST(:last AS uuid)
+ORDER BY id
+LIMIT CAST(:limit AS bigint)
+
+-- name: top
+SELECT coalesce(max(seq), 0) FROM outbox
 
 -- name: matching
 SELECT seq, lane, key
@@ -50,6 +61,10 @@ WHERE (CAST(:ids AS uuid[]) IS NULL OR id = ANY (CAST(:ids AS uuid[])))
   AND (CAST(:key AS text) IS NULL OR key = CAST(:key AS text))
   AND (CAST(:since AS timestamptz) IS NULL OR created_at >= CAST(:since AS timestamptz))
   AND status = ANY (CAST(:statuses AS text[]))
+  AND (CAST(:before AS bigint) IS NULL OR seq < CAST(:before AS bigint))
+  AND seq > :after AND seq <= :top
+ORDER BY seq
+LIMIT CAST(:size AS bigint)
 
 -- name: still
 -- R25, looked at again now that no claim can be made in these lanes.
@@ -72,7 +87,7 @@ SET outcome = NULL,
     settled_at = NULL,
     attempts = 0,
     due_at = NULL,
-    solo = false,
+    lost = 0,
     shelf = CASE WHEN EXISTS (SELECT 1 FROM outbox_hold h WHERE h.key = outbox.key) THEN 'key' END,
     last_error_code = NULL,
     last_error = NULL
@@ -83,5 +98,5 @@ UPDATE outbox
 SET outcome = 'discarded',
     settled_at = coalesce(CAST(:now AS timestamptz), clock_timestamp()),
     shelf = NULL,
-    solo = false
+    lost = 0
 WHERE seq = ANY (:seqs)

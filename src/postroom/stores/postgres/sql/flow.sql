@@ -54,7 +54,7 @@ FROM (
 LEFT JOIN LATERAL (
     SELECT
         false
-        OR solo  -- guard: nobody who travels alone
+        OR lost > 0  -- guard: nobody who was lost
         OR coalesce(due_at > :now, false)  -- guard: nothing before its time
         AS odd,
         seq, attempts, coalesce(expires_at <= :now, false),
@@ -92,7 +92,7 @@ LEFT JOIN LATERAL (
     FROM (
         SELECT seq, key, row_number() OVER (ORDER BY seq) AS walked,
             false
-            OR solo  -- guard: nobody who travels alone
+            OR lost > 0  -- guard: nobody who was lost
             OR coalesce(due_at > :now, false)  -- guard: nothing before its time
             AS odd
         FROM outbox
@@ -118,8 +118,8 @@ FROM outbox
 WHERE seq = ANY (:seqs)
 
 -- name: claim_line
-INSERT INTO outbox_claim (lane, epoch, owner, seqs, claimed_at)
-SELECT c.lane, c.epoch, :owner, CAST(c.seqs AS bigint[]), :now
+INSERT INTO outbox_claim (lane, epoch, owner, seqs, claimed_at, alone)
+SELECT c.lane, c.epoch, :owner, CAST(c.seqs AS bigint[]), :now, CAST(:alone AS boolean)
 FROM unnest(CAST(:lanes AS integer[]), CAST(:epochs AS bigint[]), CAST(:seqs AS text[])) AS c (lane, epoch, seqs)
 RETURNING lane, id
 
@@ -157,11 +157,11 @@ holds AS MATERIALIZED (
     SELECT EXISTS (SELECT 1 FROM outbox_hold WHERE lane = ANY (CAST(:lanes AS integer[]))) AS any_held
 ),
 line AS MATERIALIZED (
-    SELECT l.lane, l.epoch, o.seq, o.place_on_disk, o.key, o.solo, o.tried, o.early,
+    SELECT l.lane, l.epoch, o.seq, o.place_on_disk, o.key, o.lost, o.tried, o.early,
         (SELECT any_held FROM holds) AND EXISTS (SELECT 1 FROM outbox_hold h WHERE h.key = o.key OFFSET 0) AS held
     FROM free l
     CROSS JOIN LATERAL (
-        SELECT seq, ctid AS place_on_disk, key, solo, tried_at IS NOT NULL AS tried, coalesce(due_at > :now, false) AS early
+        SELECT seq, ctid AS place_on_disk, key, lost, tried_at IS NOT NULL AS tried, coalesce(due_at > :now, false) AS early
         FROM outbox
         WHERE settled_at IS NULL AND shelf IS NULL
           AND lane = l.lane
@@ -178,10 +178,10 @@ freed AS MATERIALIZED (
     LIMIT :limit
 ),
 behind AS MATERIALIZED (
-    SELECT f.lane, f.epoch, o.seq, o.place_on_disk, o.key, o.solo, o.tried, o.early
+    SELECT f.lane, f.epoch, o.seq, o.place_on_disk, o.key, o.lost, o.tried, o.early
     FROM freed f
     CROSS JOIN LATERAL (
-        SELECT seq, ctid AS place_on_disk, key, solo, tried_at IS NOT NULL AS tried, coalesce(due_at > :now, false) AS early
+        SELECT seq, ctid AS place_on_disk, key, lost, tried_at IS NOT NULL AS tried, coalesce(due_at > :now, false) AS early
         FROM outbox
         WHERE settled_at IS NULL AND shelf = 'key'
           AND key = f.key
@@ -195,13 +195,13 @@ in_sight AS MATERIALIZED (
     SELECT key FROM behind GROUP BY key HAVING count(*) >= :want
 ),
 of_freed AS MATERIALIZED (
-    SELECT lane, epoch, seq, place_on_disk, key, solo, early, shelved,
+    SELECT lane, epoch, seq, place_on_disk, key, lost, early, shelved,
         -- A message in backoff stops the rest of its key.
         bool_or(tried AND early) OVER (PARTITION BY key ORDER BY seq) AS stopped
     FROM (
-        SELECT lane, epoch, seq, place_on_disk, key, solo, tried, early, true AS shelved FROM behind
+        SELECT lane, epoch, seq, place_on_disk, key, lost, tried, early, true AS shelved FROM behind
         UNION ALL
-        SELECT lane, epoch, seq, place_on_disk, key, solo, tried, early, false FROM line WHERE held AND key IN (SELECT key FROM in_sight)
+        SELECT lane, epoch, seq, place_on_disk, key, lost, tried, early, false FROM line WHERE held AND key IN (SELECT key FROM in_sight)
     ) AS both_sides
 ),
 -- R14: a window full of messages that have to wait says nothing of those behind it. They are put aside in this look, and
@@ -215,31 +215,33 @@ crowded AS MATERIALIZED (
        AND count(*) FILTER (WHERE NOT held AND NOT early) < :want
 ),
 ready AS (
-    SELECT lane, epoch, seq, place_on_disk, solo, false AS held FROM line WHERE NOT held AND NOT early
+    SELECT lane, epoch, seq, place_on_disk, lost, false AS held FROM line WHERE NOT held AND NOT early
     UNION ALL
-    SELECT lane, epoch, seq, place_on_disk, solo, true FROM of_freed WHERE NOT stopped AND NOT early
+    SELECT lane, epoch, seq, place_on_disk, lost, true FROM of_freed WHERE NOT stopped AND NOT early
 ),
 ranked AS (
-    SELECT r.lane, r.epoch, r.seq, r.place_on_disk, r.solo, r.held,
+    SELECT r.lane, r.epoch, r.seq, r.place_on_disk, r.lost, r.held,
         row_number() OVER lane_line AS place,
-        count(*) FILTER (WHERE r.solo) OVER lane_line AS solos
+        count(*) FILTER (WHERE r.lost > 0) OVER lane_line AS suspects,
+        count(*) FILTER (WHERE r.lost = 0) OVER lane_line AS innocents,
+        max(r.lost) OVER lane_line AS worst
     FROM ready r
     WHERE r.seq <= coalesce((CAST(:ceilings AS bigint[]))[array_position(CAST(:capped AS integer[]), r.lane)], r.seq)
     WINDOW lane_line AS (PARTITION BY r.lane ORDER BY r.seq)
 ),
 chosen AS MATERIALIZED (
-    SELECT lane, epoch, seq, place_on_disk, solo, held
+    SELECT lane, epoch, seq, place_on_disk, lost, held
     FROM ranked
     WHERE place <= :want
-      -- R8: one that was lost in a crash travels alone.
-      AND (solos = 0 OR (solo AND place = 1))
+      -- R8: who was lost in a crash travels with its like only, and alone from the second time on.
+      AND (suspects = 0 OR (innocents = 0 AND (worst < 2 OR place = 1)))
       AND lane NOT IN (SELECT lane FROM crowded)
     ORDER BY place, lane
     LIMIT :limit
 ),
 claims AS (
-    INSERT INTO outbox_claim (lane, epoch, owner, seqs, claimed_at)
-    SELECT lane, epoch, :owner, array_agg(seq ORDER BY seq), :now
+    INSERT INTO outbox_claim (lane, epoch, owner, seqs, claimed_at, alone)
+    SELECT lane, epoch, :owner, array_agg(seq ORDER BY seq), :now, CAST(:alone AS boolean)
     FROM chosen
     GROUP BY lane, epoch
     RETURNING id, lane
@@ -264,7 +266,7 @@ SELECT seen.moved,
     -- Once is enough: with every message, the keys would be a list as long as the batch, as often as the batch is long.
     CASE WHEN ch.seq IS NOT DISTINCT FROM (SELECT min(seq) FROM chosen) THEN seen.freed END,
     (ARRAY(SELECT id FROM claims ORDER BY lane))[array_position(ARRAY(SELECT lane FROM claims ORDER BY lane), ch.lane)],
-    ch.lane, ch.epoch, ch.solo, ch.held, o.*
+    ch.lane, ch.epoch, ch.lost, ch.held, o.*
 FROM (SELECT (SELECT count(*) FROM shelved) AS moved, nullif(ARRAY(SELECT key FROM freed), '{}') AS freed) AS seen
 LEFT JOIN chosen ch ON true
 LEFT JOIN LATERAL (
@@ -310,7 +312,7 @@ published AS (
         tried_at = coalesce(CAST(:now AS timestamptz), clock_timestamp()),
         attempts = attempts + 1,
         shelf = NULL,
-        solo = false,
+        lost = 0,
         last_error_code = NULL,
         last_error = NULL
     WHERE seq = ANY (ARRAY(SELECT unnest(seqs) FROM mine WHERE id = ANY (CAST(:whole AS bigint[]))))
@@ -332,7 +334,7 @@ SET outcome = 'published',
     tried_at = coalesce(CAST(:now AS timestamptz), clock_timestamp()),
     attempts = attempts + 1,
     shelf = NULL,
-    solo = false,
+    lost = 0,
     last_error_code = NULL,
     last_error = NULL
 WHERE seq = ANY (:seqs)
@@ -343,7 +345,7 @@ UPDATE outbox
 SET outcome = 'expired',
     settled_at = coalesce(CAST(:now AS timestamptz), clock_timestamp()),
     shelf = NULL,
-    solo = false
+    lost = 0
 WHERE seq = ANY (:seqs)
   AND settled_at IS NULL  -- guard: open
 
@@ -354,7 +356,7 @@ SET outcome = 'dead',
     tried_at = coalesce(CAST(:now AS timestamptz), clock_timestamp()),
     attempts = attempts + 1,
     shelf = CASE WHEN v.park AND o.key IS NOT NULL THEN 'park' END,
-    solo = false,
+    lost = 0,
     last_error_code = v.code,
     last_error = v.error
 FROM json_to_recordset(CAST(:verdicts AS json)) AS v (seq bigint, code text, error text, park boolean)
@@ -367,7 +369,7 @@ SET attempts = attempts + v.spent,
     tried_at = coalesce(CAST(:now AS timestamptz), clock_timestamp()),
     due_at = coalesce(CAST(:now AS timestamptz), clock_timestamp()) + make_interval(secs => v.after),
     shelf = CASE WHEN o.key IS NULL THEN 'time' ELSE 'key' END,
-    solo = solo OR CAST(:solo AS boolean),
+    lost = lost + :lost,
     last_error_code = v.code,
     last_error = v.error
 FROM json_to_recordset(CAST(:verdicts AS json)) AS v (seq bigint, after double precision, code text, error text, spent integer)
@@ -400,10 +402,8 @@ CROSS JOIN LATERAL (
 GROUP BY k.key
 ON CONFLICT (key) DO UPDATE SET until = excluded.until
 
--- name: reconcile
-DELETE FROM outbox_claim c
-USING unnest(CAST(:lanes AS integer[]), CAST(:epochs AS bigint[])) AS mine (lane, epoch)
-WHERE c.lane = mine.lane
-  AND c.epoch = mine.epoch  -- guard: epoch
-  AND c.owner = :owner  -- guard: owner
-  AND c.id <> ALL (CAST(:held AS bigint[]))
+-- name: drop_orphans
+-- R22: claims whose answer was lost, in lanes that are mine and locked; nothing of them is held, or settled. Behind the lock:
+-- where such a claim's commit was still under way, it has been waited for.
+DELETE FROM outbox_claim
+WHERE lane = ANY (:lanes)

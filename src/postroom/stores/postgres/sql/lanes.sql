@@ -1,6 +1,6 @@
 -- name: join
-INSERT INTO outbox_relay (owner, name, host, pid, version, seen_at)
-VALUES (:owner, :name, :host, :pid, :version, coalesce(CAST(:now AS timestamptz), clock_timestamp()))
+INSERT INTO outbox_relay (owner, name, host, pid, version, process, seen_at)
+VALUES (:owner, :name, :host, :pid, :version, :process, coalesce(CAST(:now AS timestamptz), clock_timestamp()))
 ON CONFLICT (owner) DO UPDATE SET seen_at = excluded.seen_at
 RETURNING xmax = 0 -- it was not there before
 
@@ -9,7 +9,7 @@ DELETE FROM outbox_relay
 WHERE owner = :owner
 
 -- name: relays
-SELECT owner, name, host, pid, version, seen_at
+SELECT owner, name, host, pid, version, process, seen_at
 FROM outbox_relay
 ORDER BY owner
 
@@ -19,12 +19,13 @@ FROM outbox_lane
 ORDER BY lane
 
 -- name: take
--- R5: free, or its lease ran out by the database's clock; whoever is quicker has it. Materialized: as a plain sub-select
+-- R5: free, or its lease ran out by the database's clock, or its owner's process is gone; whoever is quicker has it. Materialized: as a plain sub-select
 -- the planner may run it again and take more than the limit.
 WITH free AS MATERIALIZED (
     SELECT lane FROM outbox_lane
     WHERE owner IS NULL
        OR lease_until < coalesce(CAST(:now AS timestamptz), clock_timestamp())  -- guard: lease ran out
+       OR owner = ANY (CAST(:gone AS text[]))
     ORDER BY lane
     LIMIT :limit
     FOR UPDATE SKIP LOCKED)
@@ -41,10 +42,10 @@ RETURNING lane, epoch, owner, lease_until
 -- the two wait for each other on this row.
 DELETE FROM outbox_claim
 WHERE lane = ANY (:lanes)
-RETURNING seqs
+RETURNING seqs, alone
 
 -- name: lost
-SELECT seq, key, attempts
+SELECT seq, key, attempts, lost
 FROM outbox
 WHERE seq = ANY (:seqs)
   AND settled_at IS NULL

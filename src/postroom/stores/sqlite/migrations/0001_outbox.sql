@@ -38,8 +38,8 @@ CREATE TABLE outbox (
     -- Why an open message is out of the line: 'key', behind its key's held head; 'time', not due yet. On a dead one,
     -- 'park': it holds its key.
     shelf            TEXT,
-    -- It was in flight when a relay died: it travels alone.
-    solo             INTEGER NOT NULL DEFAULT 0,
+    -- How often it was in flight when a relay died or lost its lease. Such a one travels with its like, then alone.
+    lost             INTEGER NOT NULL DEFAULT 0,
     tried_at         INTEGER,
     settled_at       INTEGER,
     outcome          TEXT, -- published, dead, expired, discarded
@@ -78,7 +78,9 @@ CREATE TABLE outbox_claim (
     epoch       INTEGER NOT NULL,
     owner       TEXT NOT NULL,
     seqs        TEXT NOT NULL,
-    claimed_at  INTEGER NOT NULL
+    claimed_at  INTEGER NOT NULL,
+    -- Nothing else was in flight in that relay's process.
+    alone       INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 -- Keys whose head waits for its next try, or is dead and parks them (until is NULL).
@@ -96,6 +98,7 @@ CREATE TABLE outbox_relay (
     host     TEXT NOT NULL,
     pid      INTEGER NOT NULL,
     version  TEXT NOT NULL,
+    process  TEXT NOT NULL,
     seen_at  INTEGER NOT NULL
 ) STRICT;
 

@@ -36,9 +36,20 @@ SELECT * FROM (
       AND (:type IS NULL OR o.type = :type)
       AND (:key IS NULL OR o.key = :key)
       AND (:since IS NULL OR o.created_at >= :since)
+      AND (:before IS NULL OR o.seq < :before)
     ORDER BY o.seq DESC
     LIMIT :limit)
 ORDER BY 1
+
+-- name: ids_between
+SELECT id
+FROM outbox
+WHERE id BETWEEN :first AND :last
+ORDER BY id
+LIMIT :limit
+
+-- name: top
+SELECT coalesce(max(seq), 0) FROM outbox
 
 -- name: matching
 SELECT m.seq, m.key
@@ -50,6 +61,10 @@ WHERE (:ids IS NULL OR m.id IN (SELECT value FROM json_each(:ids)))
   AND (:key IS NULL OR m.key = :key)
   AND (:since IS NULL OR o.created_at >= :since)
   AND m.status IN (SELECT value FROM json_each(:statuses))  -- guard: nothing in flight, nothing of another status
+  AND (:before IS NULL OR m.seq < :before)
+  AND m.seq > :after AND m.seq <= :top
+ORDER BY m.seq
+LIMIT :size
 
 -- name: requeue
 -- Back to pending, with the same id and place. Behind a hold it waits its turn; its key is looked after next.
@@ -58,7 +73,7 @@ SET outcome = NULL,
     settled_at = NULL,
     attempts = 0,
     due_at = NULL,
-    solo = 0,
+    lost = 0,
     shelf = CASE WHEN EXISTS (SELECT 1 FROM outbox_hold h WHERE h.key = outbox.key) THEN 'key' END,
     last_error_code = NULL,
     last_error = NULL
@@ -69,5 +84,5 @@ UPDATE outbox
 SET outcome = 'discarded',
     settled_at = :now,
     shelf = NULL,
-    solo = 0
+    lost = 0
 WHERE seq IN (SELECT value FROM json_each(:seqs))

@@ -28,7 +28,7 @@ RETURNING seq
 
 -- name: walk
 -- The line of a lane from its very start: openness decides, never a position (R15).
-SELECT o.seq, o.key, o.solo, o.tried_at IS NOT NULL AS tried,
+SELECT o.seq, o.key, o.lost, o.tried_at IS NOT NULL AS tried,
     o.due_at > :now AS early,
     h.key IS NOT NULL AS held
 FROM outbox o
@@ -48,7 +48,7 @@ LIMIT :limit
 
 -- name: behind
 -- What waited behind a head whose time has come, the head first.
-SELECT seq, key, solo, tried_at IS NOT NULL AS tried,
+SELECT seq, key, lost, tried_at IS NOT NULL AS tried,
     due_at > :now AS early,
     0 AS held
 FROM outbox
@@ -64,8 +64,8 @@ SET shelf = :shelf
 WHERE seq IN (SELECT value FROM json_each(:seqs))
 
 -- name: claim
-INSERT INTO outbox_claim (lane, epoch, owner, seqs, claimed_at)
-VALUES (:lane, :epoch, :owner, :seqs, :now)
+INSERT INTO outbox_claim (lane, epoch, owner, seqs, claimed_at, alone)
+VALUES (:lane, :epoch, :owner, :seqs, :now, :alone)
 RETURNING id
 
 -- name: claimed
@@ -107,7 +107,7 @@ SET outcome = 'published',
     tried_at = :now,
     attempts = attempts + 1,
     shelf = NULL,
-    solo = 0,
+    lost = 0,
     last_error_code = NULL,
     last_error = NULL
 WHERE seq IN (SELECT value FROM json_each(:seqs))
@@ -118,7 +118,7 @@ UPDATE outbox
 SET outcome = 'expired',
     settled_at = :now,
     shelf = NULL,
-    solo = 0
+    lost = 0
 WHERE seq = :seq
   AND settled_at IS NULL  -- guard: open
 
@@ -129,7 +129,7 @@ SET outcome = 'dead',
     tried_at = :now,
     attempts = attempts + 1,
     shelf = CASE WHEN :park AND key IS NOT NULL THEN 'park' END,
-    solo = 0,
+    lost = 0,
     last_error_code = :code,
     last_error = :error
 WHERE seq = :seq
@@ -141,7 +141,7 @@ SET attempts = attempts + :spent,
     tried_at = :now,
     due_at = :due_at,
     shelf = CASE WHEN key IS NULL THEN 'time' ELSE 'key' END,
-    solo = solo OR :solo,
+    lost = lost + :lost,
     last_error_code = :code,
     last_error = :error
 WHERE seq = :seq
@@ -172,9 +172,9 @@ WHERE true
 GROUP BY key
 ON CONFLICT (key) DO UPDATE SET until = excluded.until
 
--- name: reconcile
+-- name: drop_orphans
+-- R22: claims of mine whose answer was lost; nothing of them is held. BEGIN IMMEDIATE is the lock, as above.
 DELETE FROM outbox_claim
 WHERE lane = :lane
   AND owner = :owner  -- guard: owner
   AND epoch = :epoch  -- guard: epoch
-  AND id NOT IN (SELECT value FROM json_each(:held))

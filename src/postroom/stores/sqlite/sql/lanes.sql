@@ -1,6 +1,6 @@
 -- name: join
-INSERT INTO outbox_relay (owner, name, host, pid, version, seen_at)
-VALUES (:owner, :name, :host, :pid, :version, :now)
+INSERT INTO outbox_relay (owner, name, host, pid, version, process, seen_at)
+VALUES (:owner, :name, :host, :pid, :version, :process, :now)
 ON CONFLICT (owner) DO UPDATE SET seen_at = excluded.seen_at
 
 -- name: leave
@@ -8,7 +8,7 @@ DELETE FROM outbox_relay
 WHERE owner = :owner
 
 -- name: relays
-SELECT owner, name, host, pid, version, seen_at
+SELECT owner, name, host, pid, version, process, seen_at
 FROM outbox_relay
 ORDER BY owner
 
@@ -18,7 +18,7 @@ FROM outbox_lane
 ORDER BY lane
 
 -- name: take
--- R5: free, or its lease ran out by the clock of this machine. BEGIN IMMEDIATE stands behind it: nobody else takes now.
+-- R5: free, or its lease ran out by the clock of this machine, or its owner's process is gone. BEGIN IMMEDIATE stands behind it: nobody else takes now.
 UPDATE outbox_lane
 SET owner = :owner,
     epoch = epoch + 1,
@@ -27,6 +27,7 @@ WHERE lane IN (
     SELECT lane FROM outbox_lane
     WHERE owner IS NULL
        OR lease_until < :now  -- guard: lease ran out
+       OR owner IN (SELECT value FROM json_each(:gone))
     ORDER BY lane
     LIMIT :limit)
 RETURNING lane, epoch, owner, lease_until
@@ -35,10 +36,10 @@ RETURNING lane, epoch, owner, lease_until
 -- R6: every claim of a taken lane is an earlier owner's, also one of mine. Deleting it is what stops that owner's settle.
 DELETE FROM outbox_claim
 WHERE lane = :lane
-RETURNING seqs
+RETURNING seqs, alone
 
 -- name: lost
-SELECT seq, key, attempts
+SELECT seq, key, attempts, lost
 FROM outbox
 WHERE seq IN (SELECT value FROM json_each(:seqs))
   AND settled_at IS NULL
