@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import subprocess
 import sys
 import threading
 import time
 import warnings
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,11 +20,15 @@ import pytest
 from pymongo import AsyncMongoClient, MongoClient
 from pymongo.errors import PyMongoError
 from tests.scenarios.conftest import url_of
-from tests.servers.mongod import Mongod
+from tests.servers import mongo
+from tests.servers.mongod import Mongod, Second, mongod_of_my_own
 
 from postroom import Message, Outbox, Relay, Route, open_store
+from postroom.config import RelayConfig
+from postroom.errors import DuplicateMessage, StoreUnavailable
+from postroom.events import Event, LanesLost, Listeners
 from postroom.reconciler import Reconciler
-from postroom.store import Query
+from postroom.store import Query, Store
 from postroom.testing.journal import Delivery, Name, Run, check
 from postroom.transports.local import LocalPublisher
 
@@ -119,6 +124,70 @@ async def test_a_server_that_is_killed_under_load_loses_nothing_and_keeps_the_or
     assert {record.status for record in records} == {"published"}
 
 
+@pytest.mark.timeout(180)
+async def test_a_set_without_its_majority_for_longer_than_a_lease_is_waited_for(mongo_server: Mongod) -> None:
+    """It steps down, takes no writes, and comes back: the relay lets its lanes go, and takes them anew."""
+    came, lost, lease = list[int](), list[int](), timedelta(seconds=5)
+
+    async def deliver(message: Message) -> None:
+        came.append(message.data)
+
+    def heard(event: Event) -> None:
+        if isinstance(event, LanesLost):
+            lost.extend(event.lanes)
+
+    with mongod_of_my_own(mongo.program(), Second) as second:
+        second.join(mongo_server)
+        url = mongo_server.url.replace("/?", "/shop?serverSelectionTimeoutMS=1000&")
+        async with open_store(url) as store, open_store(url) as heartbeat:
+            await store.migrate()
+            routes, config = [Route(to=LocalPublisher(deliver))], RelayConfig(lease=lease)
+            relay = Relay(store, routes, config=config, heartbeat=heartbeat, listeners=Listeners(heard))
+            running = asyncio.create_task(relay.run())
+            await store.put([Message("order.paid", key="a", data=number) for number in range(20)])
+            await _until(lambda: len(came) == 20)
+            await asyncio.to_thread(second.kill)
+            with pytest.raises(StoreUnavailable):
+                await _put_for_ever(store)
+            await asyncio.sleep(1.5 * lease.total_seconds())
+            assert not running.done(), "the relay ended, though no message is at fault"
+            await asyncio.to_thread(second.start_again)
+            await _put_at_last(store, [Message("order.paid", key="a", data=number) for number in range(20, 40)])
+            records = await store.find(Query())
+            await _until(lambda: {record.message.data for record in records} <= set(came))
+            relay.stop()
+            await running
+            records = await store.find(Query())
+    assert lost, "it kept lanes that it could not renew"
+    assert {record.status for record in records} == {"published"}
+    assert [number for number in dict.fromkeys(came) if number < 1_000] == list(range(40))
+
+
+async def _put_for_ever(store: Store) -> None:
+    async with asyncio.timeout(60):
+        for number in itertools.count(1_000):
+            await store.put([Message("order.paid", key="b", data=number)])
+
+
+async def _put_at_last(store: Store, messages: list[Message]) -> None:
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                await store.put(messages)
+            except StoreUnavailable:
+                await asyncio.sleep(0.1)
+            except DuplicateMessage:  # it was written, and the answer was lost
+                return
+            else:
+                return
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not holds():
+            await asyncio.sleep(0.02)
+
+
 def _name(number: int) -> Name:
     return Name(f"k{number % KEYS}", number)
 
@@ -128,6 +197,9 @@ import os, sys
 from datetime import datetime, timedelta, timezone
 from pymongo import MongoClient
 from postroom import Message, Outbox
+from postroom.config import RelayConfig
+from postroom.errors import DuplicateMessage, StoreUnavailable
+from postroom.events import Event, LanesLost, Listeners
 from postroom.reconciler import message_id
 database = MongoClient(sys.argv[1]).get_default_database()
 for number in range(int(sys.argv[2])):

@@ -10,7 +10,7 @@ import secrets
 import signal
 import time
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tests.servers import guard, start, unprivileged
 from tests.servers.guard import Command
@@ -109,15 +109,52 @@ class Mongod:
         return None
 
 
+class Second(Mongod):
+    """The other node of a set of two: without it there is no majority, and so no primary."""
+
+    def join(self, first: Mongod) -> None:
+        """Become part of this server's set, which now elects within seconds, and always elects the first."""
+        from pymongo import MongoClient
+
+        with MongoClient[dict[str, Any]](first.url) as client:
+            config = client.admin.command("replSetGetConfig")["config"]
+            config["version"] += 1
+            config["members"].append({"_id": 1, "host": f"{LOOPBACK}:{self._port}", "priority": 0, "votes": 1})
+            config["settings"] |= {"electionTimeoutMillis": 2000, "heartbeatIntervalMillis": 500}
+            client.admin.command("replSetReconfig", config)
+            # It has no vote until it has all the data: then `newlyAdded` is taken out of the configuration.
+            deadline = time.monotonic() + 60
+            while (status := client.admin.command("replSetGetStatus"))["majorityVoteCount"] < len(status["members"]):
+                assert time.monotonic() < deadline, "the second node has no vote yet"
+                time.sleep(0.05)
+
+    def _ready(self, port: int) -> str | None:
+        """Its version once it listens: it is nothing yet."""
+        from pymongo import MongoClient
+        from pymongo.errors import PyMongoError
+
+        with (
+            suppress(PyMongoError),
+            MongoClient[dict[str, Any]](LOOPBACK, port, directConnection=True, serverSelectionTimeoutMS=2000) as client,
+        ):
+            return str(client.server_info()["version"])
+        return None
+
+
+Server = TypeVar("Server", bound=Mongod)
+
+
 @contextmanager
-def mongod_of_my_own(program: Path, *, standalone: bool = False, parameters: Sequence[str] = ()) -> Iterator[Mongod]:
+def mongod_of_my_own(
+    program: Path, kind: type[Server], *, standalone: bool = False, parameters: Sequence[str] = ()
+) -> Iterator[Server]:
     """A server for one test, which may kill it and start it again. It ends with the test, or with the run."""
     run = current()
     key = f"mongo-own-{os.getpid()}-{secrets.token_hex(4)}"
     directory = run.directory / key
     directory.mkdir()
     directory.chmod(0o711)
-    server = Mongod(Place(directory, run.owner, start), program, standalone=standalone, parameters=parameters)
+    server = kind(Place(directory, run.owner, start), program, standalone=standalone, parameters=parameters)
     try:
         server.start()
         yield server

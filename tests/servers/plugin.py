@@ -208,7 +208,9 @@ def failing_mongo_server() -> Iterator[Mongod]:
     """A MongoDB of this test's own that can be told to fail (`configureFailPoint`)."""
     with ExitStack() as ending:
         try:
-            server = ending.enter_context(mongod_of_my_own(mongo.program(), parameters=["enableTestCommands=1"]))
+            server = ending.enter_context(
+                mongod_of_my_own(mongo.program(), Mongod, parameters=["enableTestCommands=1"])
+            )
         except (NotHere, OSError) as error:
             do_without("mongo", str(error))
         yield server
@@ -219,7 +221,7 @@ def mongo_server() -> Iterator[Mongod]:
     """A MongoDB of this test's own, which it may kill and start again."""
     with ExitStack() as ending:
         try:
-            server = ending.enter_context(mongod_of_my_own(mongo.program()))
+            server = ending.enter_context(mongod_of_my_own(mongo.program(), Mongod))
         except (NotHere, OSError) as error:
             do_without("mongo", str(error))
         yield server

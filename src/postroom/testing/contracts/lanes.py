@@ -124,6 +124,25 @@ class LanesContract(StoreCase):
         taken = [lane for relay in relays for lane in relay.lanes]
         assert len(taken) == len(set(taken))
 
+    async def test_a_clock_set_back_an_hour_stops_no_relay_that_lives_and_helps_no_other(self, store: Store) -> None:
+        written, relay, back = await put(store, "a", "b"), await a_relay(store), NOON - 60 * MINUTE
+        claims = await relay.claim(limit=1)
+        assert await relay.settle(claims, now=back) == "settled"
+        assert await store.renew("relay-a", relay.lanes, lease=LEASE, now=back) == frozenset(relay.lanes)
+        assert await store.take("relay-b", limit=9, lease=LEASE, lost=lost, now=back + SECOND) == []
+        claims += await relay.claim(now=back + SECOND)
+        assert seqs(claims) == written
+        # From its next beat on a lease counts by the new time: who dies after that is followed as soon as ever.
+        heir = await a_relay(store, "relay-b", now=back + LEASE + SECOND)
+        assert heir.lanes.keys() == relay.lanes.keys()
+
+    async def test_a_relay_that_died_before_the_clock_was_set_back_is_followed_by_its_old_lease(self, store: Store) -> None:
+        """Nobody knows that it is dead: to give its lanes away sooner could give them to two."""
+        await a_relay(store)
+        for now in (NOON - 60 * MINUTE, NOON - SECOND):
+            assert await store.take("relay-b", limit=9, lease=LEASE, lost=lost, now=now) == []
+        assert len(await store.take("relay-b", limit=9, lease=LEASE, lost=lost, now=NOON + LEASE + SECOND)) == 9
+
     async def test_the_store_has_a_clock_of_its_own_for_leases(self, store: Store) -> None:
         taken = await store.take("relay-a", limit=2, lease=MINUTE, lost=lost)
         assert len(taken) == 2
