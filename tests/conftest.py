@@ -27,3 +27,9 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
         (name, text.encode("utf-8", "backslashreplace").decode("utf-8")) for name, text in report.sections
     ]
     return report
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """The event loop that every test which is a coroutine runs in."""
+    return "asyncio"

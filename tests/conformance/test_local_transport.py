@@ -100,8 +100,6 @@ class TestAsync(LocalContract):
         return broker.awaited
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_handler_that_cancels_its_own_task_takes_no_other_message_with_it() -> None:
     handled: list[str | None] = []
 
@@ -128,8 +126,6 @@ async def hang(message: Message) -> None:
     await asyncio.sleep(30)
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("handler", [lambda _: time.sleep(0.3), hang], ids=["sync", "async"])
 async def test_a_handler_that_hangs_is_a_failure_with_unknown_effect(handler: Callable[[Message], Any]) -> None:
     publisher = LocalPublisher(handler)
@@ -139,8 +135,6 @@ async def test_a_handler_that_hangs_is_a_failure_with_unknown_effect(handler: Ca
     await publisher.close()
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_long_line_is_answered_in_time_and_what_was_handled_is_sent() -> None:
     """Else the relay cuts it off, and what was handled counts as failed."""
     publisher = LocalPublisher(lambda _: time.sleep(0.05))
@@ -163,8 +157,6 @@ async def _exit_async(message: Message) -> None:
     sys.exit(3)
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("handler", [_exit, _exit_async], ids=["sync", "async"])
 async def test_a_handler_that_asks_to_exit_fails_and_the_relay_goes_on(handler: Callable[[Message], Any]) -> None:
     publisher = LocalPublisher(handler)
@@ -173,8 +165,6 @@ async def test_a_handler_that_asks_to_exit_fails_and_the_relay_goes_on(handler: 
     await publisher.close()
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_handlers_that_never_return_take_no_place_from_the_others() -> None:
     """One bad message never stops another key, however often it hangs. Beyond a limit the route pauses, aloud."""
     over = threading.Event()
@@ -248,8 +238,6 @@ def test_a_name_with_dots_reaches_into_the_module() -> None:
     assert load("json:JSONEncoder.encode").__qualname__ == "JSONEncoder.encode"
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_what_an_async_function_behind_a_plain_one_does_is_waited_for() -> None:
     """A decorator that knows nothing of async hides it: that the call returned would mean nothing."""
     told: list[object] = []
@@ -272,8 +260,6 @@ async def test_what_an_async_function_behind_a_plain_one_does_is_waited_for() ->
     assert isinstance(bad, Failed)
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_an_error_without_words_is_a_failed_try() -> None:
     class Mute(Exception):
         def __str__(self) -> str:

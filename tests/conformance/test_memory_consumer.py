@@ -54,8 +54,6 @@ class TestMemoryConsumer(ConsumerContract):
         return InMemory()
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("saboteur", all_consumer_saboteurs(), ids=lambda saboteur: saboteur.__name__)
 async def test_every_saboteur_is_caught_by_its_case(
     saboteur: type[ConsumerSaboteur], monkeypatch: pytest.MonkeyPatch

@@ -63,8 +63,6 @@ class TestMemoryTransport(PublisherContract):
         return rig
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 @pytest.mark.parametrize("saboteur", all_transport_saboteurs(), ids=lambda saboteur: saboteur.__name__)
 async def test_every_saboteur_is_caught_by_its_case(saboteur: type[TransportSaboteur]) -> None:
     case = dict(inspect.getmembers(PublisherContract))[saboteur.caught_by]

@@ -151,8 +151,6 @@ class TestSQLiteReadOnly(_OnSQLite):
 class TestAFullDisk:
     """SQLite's own limit of a file's size says the same as a disk."""
 
-    @pytest.mark.anyio
-    @pytest.mark.parametrize("anyio_backend", ["asyncio"])
     async def test_a_full_sqlite_is_away_and_comes_back(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         connections = _Connections(monkeypatch, "PRAGMA max_page_count = 1")
         url, large = f"sqlite:///{tmp_path / 'shop.db'}", a_message(data="x" * 200_000)
@@ -261,8 +259,6 @@ class StaysReadOnly(Sometimes):
         yield
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_store_that_keeps_to_it_passes_and_saboteurs_are_caught() -> None:
     case = OutageContract().test_a_store_that_is_read_only_is_away_and_comes_back
     good = Sometimes()

@@ -13,13 +13,6 @@ from postroom.stores.memory import MemoryStore
 from postroom.testing.contracts import StoreContract
 from postroom.testing.saboteurs import Saboteur, all_saboteurs
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
 
 def cases() -> dict[str, Callable[..., Awaitable[None]]]:
     return {name: case for name, case in inspect.getmembers(StoreContract) if name.startswith("test_")}

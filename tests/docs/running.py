@@ -9,8 +9,7 @@ import re
 import sqlite3
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -29,6 +28,7 @@ apps = ["django.contrib.contenttypes", "django.contrib.auth"]
 apps += [name for name in ("postroom.integrations.django",) if find_spec(name)]
 settings.configure(DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "shop.db"}}, INSTALLED_APPS=apps)
 import django
+from postroom.testing.waiting import until
 django.setup()
 """
 
@@ -101,11 +101,3 @@ def charges(folder: Path) -> list[tuple[str, int]]:
     """What an inbox has charged, in the shop of this folder."""
     code = "import sqlite3; print(sqlite3.connect('shop.db').execute('SELECT * FROM charges').fetchall())"
     return list(ast.literal_eval(run(code, folder)))
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    """Waits for it."""
-    end = time.monotonic() + PATIENCE
-    while not is_so():
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.1)

@@ -10,8 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import Request, urlopen
 
-from tests.docs.running import PATIENCE, environment, messages, until
+from tests.docs.running import PATIENCE, environment, messages
 from tests.servers.ports import free_port, listens
+
+from postroom.testing.waiting import until
 
 MAIL = """
 def send(message):

@@ -15,7 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.docs.running import PATIENCE, environment, until
+from tests.docs.running import PATIENCE, environment
+
+from postroom.testing.waiting import until
 
 EXIT_CODE = re.compile(r"# exit code (\d+)")
 SHELL = 'set -o pipefail; postroom() { "$PYTHON" -m postroom "$@"; }; python() { "$PYTHON" "$@"; }; '

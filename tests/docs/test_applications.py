@@ -15,10 +15,11 @@ from tests.docs.blocks import ROOT, Block, all_of, each
 from tests.docs.console import run_console
 from tests.docs.places import send
 from tests.docs.projects import MODELS, lay_out, swapped
-from tests.docs.running import CHARGES, ORDERS, SHOP, a_shop, charges, messages, until
+from tests.docs.running import CHARGES, ORDERS, SHOP, a_shop, charges, messages
 from tests.docs.serving import ask, mailed, served
 from tests.servers.ports import free_port
 
+from postroom.testing.waiting import until
 from postroom.transport import Sent
 
 DATABASE = {"postgresql+psycopg://app@db/shop": "sqlite+aiosqlite:///shop.db"}

@@ -19,9 +19,11 @@ import pytest
 from tests.docs.blocks import all_of
 from tests.docs.django_project import a_project, lines
 from tests.docs.projects import files_of, swapped
-from tests.docs.running import PATIENCE, until
+from tests.docs.running import PATIENCE
 from tests.servers.ports import free_port, listens
 from tests.unit.integrations.django.projects import Project
+
+from postroom.testing.waiting import until
 
 FILES, TYPED = files_of("file of django"), all_of("commands of django")
 MAIL = ("postroom", "relay", "--to", "local://shop.mail:send", "--drain")

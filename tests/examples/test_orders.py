@@ -15,9 +15,11 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 from tests.examples.readme import Example
-from tests.scenarios.applications import Application, application, until
+from tests.scenarios.applications import Application, application
 from tests.servers.databases import fresh_database
 from tests.servers.topics import fresh_topic
+
+from postroom.testing.waiting import until
 
 ORDERS = 60
 KAFKA = "kafka://broker:9092/orders"

@@ -10,10 +10,9 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +23,8 @@ from tests.packaging.deployments import DEPLOY, PORT, Start, compose, dockerfile
 from tests.packaging.test_deploy import commands_told, each_relay
 from tests.servers.ports import listens
 from tests.servers.topics import everything_in
+
+from postroom.testing.waiting import until
 
 INHERITED = {name: os.environ[name] for name in ("PYTHONPATH", "PATH") if name in os.environ}
 PATIENCE = 90
@@ -104,13 +105,6 @@ def machine(tmp_path: Path, postgres_database: str, kafka_url: str, kafka_topic:
 def a_port() -> int:
     """One that is free, and that no client of anything is given: those have the ports from 32768 on."""
     return next(port for port in iter(lambda: 15_000 + secrets.randbelow(15_000), 0) if not listens(port))
-
-
-def until(happened: Callable[[], bool], said: Callable[[], str]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not happened():
-        assert time.monotonic() < end, f"it did not happen in time: {said()}"
-        time.sleep(0.05)
 
 
 def answers(url: str) -> bool:

@@ -9,14 +9,15 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from postroom.testing.waiting import until
 
 PATIENCE = 60
 
@@ -84,11 +85,3 @@ def application(folder: Path, arguments: Sequence[str], **env: str) -> Iterator[
         listener.join(PATIENCE)
         if process.stdout is not None:
             process.stdout.close()
-
-
-def until(happened: Callable[[], Any], seen: Callable[[], object] = lambda: "") -> None:
-    """Wait for it."""
-    end = time.monotonic() + PATIENCE
-    while not happened():
-        assert time.monotonic() < end, f"it did not happen in time: {seen()}"
-        time.sleep(0.05)

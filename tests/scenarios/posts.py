@@ -6,8 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,11 +101,3 @@ def check_deliveries(there: list[tuple[str, int]]) -> None:
     for key in range(KEYS):
         first = list(dict.fromkeys(number for name, number in there if name == f"k{key}"))
         assert first == list(range(EACH)), f"the order of k{key} is broken: {first}"
-
-
-def eventually(true: Callable[[], bool], what: str, seconds: float = 40) -> None:
-    """Wait for it, with patience."""
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, f"it did not happen in time: {what}"
-        time.sleep(0.02)

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 from tests.scenarios.conftest import url_of
-from tests.scenarios.posts import AWAY, CONCURRENCY, EACH, IN_FLIGHT, KEYS, Post, eventually, fill
+from tests.scenarios.posts import AWAY, CONCURRENCY, EACH, IN_FLIGHT, KEYS, Post, fill
 from tests.servers.rabbit import Rabbit
 from tests.servers.rabbit_queues import make_exchange
 
 from postroom.errors import TransportUnavailable
+from postroom.testing.waiting import until
 from postroom.transports.amqp import AmqpConsumer
 
 pytestmark = pytest.mark.timeout(240)  # two starts of a broker, and pauses of the relay, on whatever machine this is
@@ -67,11 +68,11 @@ def post(request: pytest.FixtureRequest, tmp_path: Path, amqp_server: Rabbit) ->
 
 def test_a_broker_killed_under_load_and_started_again_loses_nothing(post: AmqpPost) -> None:
     with post.relay(concurrency=CONCURRENCY) as relay:
-        eventually(lambda: post.published() >= 3 * IN_FLIGHT, "the relay is at work")
+        until(lambda: post.published() >= 3 * IN_FLIGHT, "the relay is at work")
         post.server.kill()
         left = KEYS * EACH - post.published()
         assert left > IN_FLIGHT, "the kill came too late to hurt"
-        eventually(lambda: AWAY in post.said, "the relay sees that the broker is gone")
+        until(lambda: AWAY in post.said, "the relay sees that the broker is gone")
         post.server.start_again()
         assert relay.wait(100) == 0, post.said
     post.check()
@@ -83,7 +84,7 @@ def test_a_receiver_at_work_while_the_broker_is_killed_receives_everything_in_or
         async with asyncio.timeout(150):
             receiving = asyncio.create_task(received(post.to, KEYS * EACH))
             with post.relay(concurrency=CONCURRENCY) as relay:
-                await asyncio.to_thread(eventually, lambda: post.published() >= 3 * IN_FLIGHT, "the relay is at work")
+                await asyncio.to_thread(until, lambda: post.published() >= 3 * IN_FLIGHT, "the relay is at work")
                 await asyncio.to_thread(post.server.kill)
                 await asyncio.sleep(1)
                 await asyncio.to_thread(post.server.start_again)
@@ -96,7 +97,7 @@ def test_a_receiver_at_work_while_the_broker_is_killed_receives_everything_in_or
 def test_a_broker_that_is_away_at_the_start_is_waited_for(post: AmqpPost) -> None:
     post.server.kill()
     with post.relay() as relay:
-        eventually(lambda: AWAY in post.said, "the relay sees that the broker is not there")
+        until(lambda: AWAY in post.said, "the relay sees that the broker is not there")
         assert post.published() == 0
         post.server.start_again()
         assert relay.wait(100) == 0, post.said

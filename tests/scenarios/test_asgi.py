@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.scenarios.applications import Application, application, until
+from tests.scenarios.applications import Application, application
 from tests.servers.ports import free_port
 
 from postroom.store import Lane, Query, Record, RelayInfo
 from postroom.stores import open_store
+from postroom.testing.waiting import until
 
 SHOP = """
 import asyncio, os

@@ -21,16 +21,9 @@ from postroom.stores.memory import MemoryStore
 from postroom.transport import Publisher
 from postroom.transports import open_transport
 
-pytestmark = pytest.mark.anyio
-
 BACKLOG = 12
 REFUSALS = 5 * Route(to=open_transport("null://")).retry.max_attempts
 """Five times as many as the default settings give a message before it is dead."""
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture(autouse=True)

@@ -10,14 +10,15 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from postroom.testing.waiting import until
 
 OURS = re.compile(r'File ".*/postroom/.*"')
 POSTROOM = [sys.executable, "-m", "postroom"]
@@ -122,13 +123,6 @@ class Desk:
 @pytest.fixture
 def desk(database: str, tmp_path: Path) -> Desk:
     return Desk(database, tmp_path)
-
-
-def until(happened: Callable[[], object]) -> None:
-    end = time.monotonic() + 60
-    while not happened():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.05)
 
 
 def the_bad_one(desk: Desk, *, crashes: int = 0) -> dict[str, Any]:

@@ -19,16 +19,9 @@ from postroom.store import Claim, Store
 from postroom.stores import open_store
 from postroom.transports.memory import MemoryBroker, MemoryPublisher
 
-pytestmark = pytest.mark.anyio
-
 LONG = timedelta(seconds=100)
 """A send time-out of which a tenth is more than any trip here takes, however busy the machine."""
 LEASE = timedelta(minutes=10)
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture(params=["memory", *DATABASES])

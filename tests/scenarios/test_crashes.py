@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ from postroom.message import Message
 from postroom.store import Lane, Query, Record, Store
 from postroom.stores import open_store
 from postroom.testing.journal import Delivery, Name, Run, check
+from postroom.testing.waiting import until
 
 KEYS, EACH = 6, 8
 PUT = [Name(f"k{key}", number) for number in range(EACH) for key in range(KEYS)]
@@ -175,7 +176,7 @@ def asleep(post: Post) -> Iterator[subprocess.Popen[str]]:
     try:
         end = time.monotonic() + 60
         while True:
-            _until(post.in_flight)
+            until(post.in_flight)
             time.sleep(
                 0.2
             )  # it claims what else it has room for; then all its hands are full, and no transaction is open
@@ -214,7 +215,7 @@ def test_a_relay_that_slept_through_its_lease_changes_nothing(post: Post) -> Non
 
 def test_a_relay_told_to_end_leaves_cleanly(post: Post) -> None:
     relay = post.relay(HANDLER_SECONDS="0.05")
-    _until(lambda: len(post.delivered()) >= 3)
+    until(lambda: len(post.delivered()) >= 3)
     relay.send_signal(signal.SIGTERM)
     out, _ = relay.communicate(timeout=20)
     assert relay.returncode in (0, 3), out
@@ -223,10 +224,3 @@ def test_a_relay_told_to_end_leaves_cleanly(post: Post) -> None:
     assert {record.attempts for record in records} <= {0, 1}, "a clean stop burns no attempt"
     post.finish()
     post.check(set())
-
-
-def _until(happened: Callable[[], object]) -> None:
-    end = time.monotonic() + 60
-    while not happened():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.01)

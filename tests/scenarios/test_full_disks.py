@@ -10,7 +10,7 @@ import os
 import secrets
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -29,18 +29,13 @@ from postroom.relay.routes import Route
 from postroom.store import Store
 from postroom.stores import open_store
 from postroom.testing.contracts._case import a_message
+from postroom.testing.waiting import until_async
 from postroom.transports.memory import MemoryBroker, MemoryPublisher
 
-pytestmark = pytest.mark.anyio
 DISK_MB, BALLAST_MB = 24, 8
 LARGE = secrets.token_hex(50_000)
 """The data of one message, which no server can press: each needs room of its own."""
 PATIENCE_SECONDS = 60
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 class Disk:
@@ -137,7 +132,7 @@ async def test_a_full_disk_is_waited_for_and_loses_nothing(database: str, disk: 
             assert not running.done(), "the relay ended, though no message is at fault"
             disk.relieve()
             await _put_when_there_is_room(producer, put)
-            await _until(lambda: _arrived(broker) >= set(put))
+            await until_async(lambda: _arrived(broker) >= set(put))
         finally:
             relay.stop()
             await running
@@ -176,9 +171,3 @@ async def _put_when_there_is_room(store: Store, put: list[int]) -> None:
                 put.append(number)
                 return
             await asyncio.sleep(0.1)
-
-
-async def _until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not holds():
-            await asyncio.sleep(0.02)

@@ -8,10 +8,9 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any
 from postroom.clock import utcnow
 from postroom.store import Lane, RelayInfo, Retry
 from postroom.stores import open_store
+from postroom.testing.waiting import until
 
 POSTROOM = [sys.executable, "-m", "postroom"]
 HOUR = timedelta(hours=1)
@@ -47,13 +47,6 @@ def get(address: str) -> tuple[int, dict[str, Any]]:
     except urllib.error.HTTPError as refusal:
         with refusal:
             return refusal.code, json.load(refusal)
-
-
-def until(happened: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not happened():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.05)
 
 
 async def leave_a_dead_relay(url: str) -> list[Lane]:

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.scenarios.posts import AWAY, CONCURRENCY, EACH, IN_FLIGHT, KEYS, Post, check_deliveries, eventually, fill
+from tests.scenarios.posts import AWAY, CONCURRENCY, EACH, IN_FLIGHT, KEYS, Post, check_deliveries, fill
 from tests.servers.broker import Broker
 from tests.servers.topics import everything_in, fresh_topic
 from tests.unit.transports.records import message_in
+
+from postroom.testing.waiting import until
 
 pytestmark = pytest.mark.timeout(240)  # two starts of a broker, and pauses of the relay, on whatever machine this is
 
@@ -37,11 +39,11 @@ def post(database: str, tmp_path: Path, kafka_broker: Broker) -> Iterator[KafkaP
 
 def test_a_broker_killed_under_load_and_started_again_loses_nothing(post: KafkaPost) -> None:
     with post.relay(concurrency=CONCURRENCY) as relay:
-        eventually(lambda: post.published() >= 3 * IN_FLIGHT, "the relay is at work")
+        until(lambda: post.published() >= 3 * IN_FLIGHT, "the relay is at work")
         post.broker.kill()
         left = KEYS * EACH - post.published()
         assert left > IN_FLIGHT, "the kill came too late to hurt"
-        eventually(lambda: AWAY in post.said, "the relay sees that the broker is gone")
+        until(lambda: AWAY in post.said, "the relay sees that the broker is gone")
         post.broker.start_again()
         assert relay.wait(100) == 0, post.said
     post.check()
@@ -52,7 +54,7 @@ def test_a_broker_killed_under_load_and_started_again_loses_nothing(post: KafkaP
 def test_a_broker_that_is_away_at_the_start_is_waited_for(post: KafkaPost) -> None:
     post.broker.kill()
     with post.relay() as relay:
-        eventually(lambda: AWAY in post.said, "the relay sees that the broker is not there")
+        until(lambda: AWAY in post.said, "the relay sees that the broker is not there")
         assert post.published() == 0
         post.broker.start_again()
         assert relay.wait(100) == 0, post.said

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -21,6 +21,7 @@ from tests.servers.topics import fresh_topic
 from tests.unit.transports.workers import check
 
 from postroom.message import Message
+from postroom.testing.waiting import until
 from postroom.transport import Envelope, Sent
 from postroom.transports.kafka import KafkaPublisher
 
@@ -81,13 +82,6 @@ class Post:
         return "".join(path.read_text() for path in sorted(self.log.parent.glob("said-*")))
 
 
-def eventually(true: Callable[[], bool], what: str, seconds: float = 90) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, f"it did not happen in time: {what}"
-        time.sleep(0.02)
-
-
 @pytest.fixture
 def post(tmp_path: Path, kafka_broker: Broker) -> Iterator[Post]:
     async def fill(topic: str) -> None:
@@ -108,7 +102,7 @@ def post(tmp_path: Path, kafka_broker: Broker) -> Iterator[Post]:
 def test_a_broker_killed_under_its_receivers_loses_nothing(post: Post) -> None:
     post.receiver()
     post.receiver()
-    eventually(lambda: len(post.handled()) > ALL // 8, "they are at work")
+    until(lambda: len(post.handled()) > ALL // 8, "they are at work")
     post.broker.kill()
     assert len(set(post.handled())) < ALL - 100, "the kill came too late to hurt"
     time.sleep(2)
@@ -116,7 +110,7 @@ def test_a_broker_killed_under_its_receivers_loses_nothing(post: Post) -> None:
     time.sleep(1)
     assert len(post.handled()) == before, "what is handled while the broker is away may come again"
     post.broker.start_again()
-    eventually(lambda: len(set(post.handled())) == ALL, "all was handled")
+    until(lambda: len(set(post.handled())) == ALL, "all was handled")
     post.stop()
     check(post.handled(), KEYS, EACH, twice_at_most=TWICE)
     assert post.said() == ""
@@ -124,13 +118,13 @@ def test_a_broker_killed_under_its_receivers_loses_nothing(post: Post) -> None:
 
 def test_receivers_killed_one_after_the_other_lose_nothing(post: Post) -> None:
     first, _ = post.receiver(), post.receiver()
-    eventually(lambda: len(post.handled()) > ALL // 8, "they are at work")
+    until(lambda: len(post.handled()) > ALL // 8, "they are at work")
     first.kill()
-    eventually(lambda: len(set(post.handled())) > ALL // 4, "the other goes on")
+    until(lambda: len(set(post.handled())) > ALL // 4, "the other goes on")
     post.receiver()
     second = post.receivers[1]
     second.kill()
-    eventually(lambda: len(set(post.handled())) == ALL, "all was handled")
+    until(lambda: len(set(post.handled())) == ALL, "all was handled")
     post.stop()
     check(post.handled(), KEYS, EACH, twice_at_most=TWICE)
     assert post.said() == ""

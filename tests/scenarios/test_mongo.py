@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -30,15 +30,10 @@ from postroom.events import Event, LanesLost, Listeners
 from postroom.reconciler import Reconciler
 from postroom.store import Query, Store
 from postroom.testing.journal import Delivery, Name, Run, check
+from postroom.testing.waiting import until_async
 from postroom.transports.local import LocalPublisher
 
-pytestmark = pytest.mark.anyio
 KEYS = 5
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture(autouse=True)
@@ -145,7 +140,7 @@ async def test_a_set_without_its_majority_for_longer_than_a_lease_is_waited_for(
             relay = Relay(store, routes, config=config, heartbeat=heartbeat, listeners=Listeners(heard))
             running = asyncio.create_task(relay.run())
             await store.put([Message("order.paid", key="a", data=number) for number in range(20)])
-            await _until(lambda: len(came) == 20)
+            await until_async(lambda: len(came) == 20)
             await asyncio.to_thread(second.kill)
             with pytest.raises(StoreUnavailable):
                 await _put_for_ever(store)
@@ -154,7 +149,7 @@ async def test_a_set_without_its_majority_for_longer_than_a_lease_is_waited_for(
             await asyncio.to_thread(second.start_again)
             await _put_at_last(store, [Message("order.paid", key="a", data=number) for number in range(20, 40)])
             records = await store.find(Query())
-            await _until(lambda: {record.message.data for record in records} <= set(came))
+            await until_async(lambda: {record.message.data for record in records} <= set(came))
             relay.stop()
             await running
             records = await store.find(Query())
@@ -180,12 +175,6 @@ async def _put_at_last(store: Store, messages: list[Message]) -> None:
                 return
             else:
                 return
-
-
-async def _until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not holds():
-            await asyncio.sleep(0.02)
 
 
 def _name(number: int) -> Name:

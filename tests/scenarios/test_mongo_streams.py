@@ -21,15 +21,10 @@ from postroom.store import Query, Store
 from postroom.testing.journal import Delivery, Name, Run, check
 from postroom.transports.local import LocalPublisher
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.timeout(120)
 STREAMS = ("wiki", "media", "search")
 HISTORY_LOST, UNAUTHORIZED = 286, 13
 SOON = RetryPolicy.parse("0.02")
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 async def test_three_streams_are_handled_by_functions_in_the_order_of_each_page(mongo_database: str) -> None:

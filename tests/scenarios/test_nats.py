@@ -16,12 +16,13 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.scenarios.posts import AWAY, CONCURRENCY, EACH, IN_FLIGHT, KEYS, Post, check_deliveries, eventually, fill
+from tests.scenarios.posts import AWAY, CONCURRENCY, EACH, IN_FLIGHT, KEYS, Post, check_deliveries, fill
 from tests.servers.nats_server import NatsServer
 from tests.servers.streams import everything_in, fresh_stream
 
 from postroom.errors import TransportUnavailable
 from postroom.message import Message
+from postroom.testing.waiting import until
 from postroom.transport import Envelope, Sent
 from postroom.transports.nats import NatsConsumer, NatsPublisher
 from postroom.transports.nats.binding import message_of
@@ -51,11 +52,11 @@ def post(database: str, tmp_path: Path, nats_server: NatsServer) -> Iterator[Nat
 
 def test_a_server_killed_under_load_and_started_again_loses_nothing(post: NatsPost) -> None:
     with post.relay(concurrency=CONCURRENCY) as relay:
-        eventually(lambda: post.published() >= 3 * IN_FLIGHT, "the relay is at work")
+        until(lambda: post.published() >= 3 * IN_FLIGHT, "the relay is at work")
         post.server.kill()
         left = KEYS * EACH - post.published()
         assert left > IN_FLIGHT, "the kill came too late to hurt"
-        eventually(lambda: AWAY in post.said, "the relay sees that the server is gone")
+        until(lambda: AWAY in post.said, "the relay sees that the server is gone")
         post.server.start_again()
         assert relay.wait(100) == 0, post.said
     post.check()
@@ -64,7 +65,7 @@ def test_a_server_killed_under_load_and_started_again_loses_nothing(post: NatsPo
 
 def test_a_server_that_stands_still_under_load_loses_nothing(post: NatsPost) -> None:
     with post.relay(concurrency=CONCURRENCY) as relay:
-        eventually(lambda: post.published() >= 3 * IN_FLIGHT, "the relay is at work")
+        until(lambda: post.published() >= 3 * IN_FLIGHT, "the relay is at work")
         with post.server.silent():
             assert KEYS * EACH - post.published() > IN_FLIGHT, "it stood still too late to hurt"
             time.sleep(6)  # longer than a send may take
@@ -75,7 +76,7 @@ def test_a_server_that_stands_still_under_load_loses_nothing(post: NatsPost) -> 
 def test_a_server_that_is_away_at_the_start_is_waited_for(post: NatsPost) -> None:
     post.server.kill()
     with post.relay() as relay:
-        eventually(lambda: AWAY in post.said, "the relay sees that the server is not there")
+        until(lambda: AWAY in post.said, "the relay sees that the server is not there")
         assert post.published() == 0
         post.server.start_again()
         assert relay.wait(100) == 0, post.said
@@ -150,14 +151,14 @@ def test_receivers_killed_while_the_server_is_killed_too_handle_everything_in_or
         receivers = [_receiver(url, log) for _ in range(2)]
         try:
             for enough in (300, 800, 1_300):
-                eventually(lambda enough=enough: len(handled()) >= enough, f"{enough} are handled")  # type: ignore[misc]
+                until(lambda enough=enough: len(handled()) >= enough, f"{enough} are handled")  # type: ignore[misc]
                 receivers[0].kill()
                 receivers.pop(0).wait()
                 receivers.append(_receiver(url, log))
                 if enough == 800:
                     nats_server.kill()
                     nats_server.start_again()
-            eventually(lambda: len(set(handled())) == KEYS * EACH, "everything is handled", seconds=90)
+            until(lambda: len(set(handled())) == KEYS * EACH, "everything is handled", seconds=90)
         finally:
             for receiver in receivers:
                 receiver.kill()

@@ -17,15 +17,9 @@ from postroom import Message, Outbox, nearby, open_store
 from postroom.integrations.asgi import relaying
 from postroom.relay.wakeup import Backoff
 
-pytestmark = pytest.mark.anyio
 outbox = Outbox()
 SOON = 10.0
 """Long enough for a slow machine, and far below the poll of the relay."""
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture

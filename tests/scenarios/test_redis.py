@@ -15,11 +15,12 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.scenarios.posts import AWAY, CONCURRENCY, EACH, IN_FLIGHT, KEYS, Post, check_deliveries, eventually, fill
+from tests.scenarios.posts import AWAY, CONCURRENCY, EACH, IN_FLIGHT, KEYS, Post, check_deliveries, fill
 from tests.servers.redis_streams import messages_in
 from tests.servers.valkeyd import Valkey
 
 from postroom.message import Message
+from postroom.testing.waiting import until
 from postroom.transport import Envelope, Sent
 from postroom.transports.redis_streams import RedisPublisher
 
@@ -47,11 +48,11 @@ def post(database: str, tmp_path: Path, redis_server: Valkey) -> RedisPost:
 
 def test_a_server_killed_under_load_and_started_again_loses_nothing(post: RedisPost) -> None:
     with post.relay(concurrency=CONCURRENCY) as relay:
-        eventually(lambda: post.published() >= 3 * IN_FLIGHT, "the relay is at work")
+        until(lambda: post.published() >= 3 * IN_FLIGHT, "the relay is at work")
         post.server.kill()
         left = KEYS * EACH - post.published()
         assert left > IN_FLIGHT, "the kill came too late to hurt"
-        eventually(lambda: AWAY in post.said, "the relay sees that the server is gone")
+        until(lambda: AWAY in post.said, "the relay sees that the server is gone")
         post.server.start_again()
         assert relay.wait(100) == 0, post.said
     post.check()
@@ -61,7 +62,7 @@ def test_a_server_killed_under_load_and_started_again_loses_nothing(post: RedisP
 def test_a_server_that_is_away_at_the_start_is_waited_for(post: RedisPost) -> None:
     post.server.kill()
     with post.relay() as relay:
-        eventually(lambda: AWAY in post.said, "the relay sees that the server is not there")
+        until(lambda: AWAY in post.said, "the relay sees that the server is not there")
         assert post.published() == 0
         post.server.start_again()
         assert relay.wait(100) == 0, post.said
@@ -97,7 +98,7 @@ def test_receivers_killed_one_after_the_other_lose_nothing_and_keep_every_key_in
         return [(key, int(number)) for key, number in map(str.split, whole)]
 
     def go_on_until(number: int) -> None:
-        eventually(lambda: len(lines()) >= number, f"{number} are handled")
+        until(lambda: len(lines()) >= number, f"{number} are handled")
 
     for share in (1, 2, 3):
         with receiver(redis_server.url, written) as process:
@@ -109,7 +110,7 @@ def test_receivers_killed_one_after_the_other_lose_nothing_and_keep_every_key_in
             assert process.poll() is None
     assert len(set(lines())) < count, "the kills came too late to hurt"
     with receiver(redis_server.url, written):
-        eventually(lambda: len(set(lines())) >= count, "the last one handles the rest")
+        until(lambda: len(set(lines())) >= count, "the last one handles the rest")
     check_deliveries(lines())
     assert len(lines()) < 2 * count, "more came again than was in hand"
 

@@ -26,18 +26,11 @@ from postroom.stores.postgres import PostgresStore
 from postroom.transport import Envelope, Failed, Outcome, Rejected, Unavailable
 from postroom.transports.memory import MemoryBroker, MemoryPublisher
 
-pytestmark = pytest.mark.anyio
-
 MILLISECOND = timedelta(milliseconds=1)
 QUICK = RetryPolicy(Table((10 * MILLISECOND,)), max_attempts=3)
 CONFIG = RelayConfig(
     poll=20 * MILLISECOND, lease=timedelta(seconds=6), send_timeout=timedelta(seconds=1), batch=10, concurrency=3
 )
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture(params=["memory", *DATABASES])

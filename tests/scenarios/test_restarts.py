@@ -7,8 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -24,6 +23,7 @@ from postroom.relay.verdict import lost_with_its_relay
 from postroom.retry import RetryPolicy
 from postroom.store import Lane, Query, Record, RelayInfo
 from postroom.stores import open_store
+from postroom.testing.waiting import until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells of its processes so")
 
@@ -78,13 +78,6 @@ def lanes(store: str) -> tuple[list[Lane], list[RelayInfo]]:
             return list(await opened.lanes()), list(await opened.relays())
 
     return asyncio.run(find())
-
-
-def until(happened: Callable[[], object], *, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not happened():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.01)
 
 
 def test_a_relay_killed_and_started_again_at_once_moves_messages_at_once(store: str, tmp_path: Path) -> None:

@@ -23,17 +23,12 @@ from tests.servers.topics import fresh_topic
 
 from postroom.transports.amqp import AmqpConsumer
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 NUMBER = 10_000
 KILLS = 8
 BATCH = 50
 """What a killed relay had in flight goes alone afterwards, one by one: with batches of 500 that would be most of the trip."""
 Road = Callable[[pytest.FixtureRequest], Iterator[tuple[str, str]]]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 def _server(request: pytest.FixtureRequest, name: str) -> str:

@@ -19,12 +19,7 @@ from postroom.testing.journal import Run, check
 SECONDS = float(os.environ.get("POSTROOM_STORM_SECONDS", "60"))
 SEED = os.environ.get("POSTROOM_STORM_SEED") or secrets.token_hex(4)
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(SECONDS + 300)]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
+pytestmark = pytest.mark.timeout(SECONDS + 300)
 
 
 async def test_six_relays_in_a_storm_lose_nothing_and_keep_every_order(database: str, tmp_path: Path) -> None:

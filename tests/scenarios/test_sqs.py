@@ -7,8 +7,7 @@ import asyncio
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -24,6 +23,7 @@ from postroom.errors import TransportUnavailable
 from postroom.message import Message
 from postroom.store import Query, Record
 from postroom.stores import open_store
+from postroom.testing.waiting import until
 from postroom.transport import Envelope
 from postroom.transports.sqs import SqsConsumer, SqsPublisher
 from postroom.transports.sqs.reading import event_in
@@ -107,13 +107,6 @@ def messages() -> list[list[Message]]:
     return [[Message("order.paid", key=f"k{key}", data=number) for key in range(KEYS)] for number in range(EACH)]
 
 
-def eventually(true: Callable[[], bool], what: str, seconds: float = 40) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, f"it did not happen in time: {what}"
-        time.sleep(0.02)
-
-
 @pytest.fixture(params=["fifo", "standard"])
 def post(request: pytest.FixtureRequest, sqs_url: str, tmp_path: Path, sqs_gate: Gate) -> Iterator[Post]:
     database = f"sqlite:///{tmp_path / 'post.db'}"
@@ -132,10 +125,10 @@ def post(request: pytest.FixtureRequest, sqs_url: str, tmp_path: Path, sqs_gate:
 
 def test_a_way_that_is_cut_under_load_and_opened_again_loses_nothing(post: Post) -> None:
     with post.relay() as relay:
-        eventually(lambda: post.published() >= IN_FLIGHT, "the relay is at work")
+        until(lambda: post.published() >= IN_FLIGHT, "the relay is at work")
         post.gate.cut()
         assert KEYS * EACH - post.published() > IN_FLIGHT, "the cut came too late to hurt"
-        eventually(lambda: AWAY in post.said, "the relay sees that SQS is gone")
+        until(lambda: AWAY in post.said, "the relay sees that SQS is gone")
         post.gate.open()
         assert relay.wait(100) == 0, post.said
     post.check()
@@ -146,10 +139,10 @@ def test_a_way_that_is_cut_under_load_and_opened_again_loses_nothing(post: Post)
 
 def test_answers_that_are_lost_under_load_lose_nothing(post: Post) -> None:
     with post.relay() as relay:
-        eventually(lambda: post.published() >= IN_FLIGHT, "the relay is at work")
+        until(lambda: post.published() >= IN_FLIGHT, "the relay is at work")
         with post.gate.silent():
             assert KEYS * EACH - post.published() > IN_FLIGHT, "the silence came too late to hurt"
-            eventually(
+            until(
                 lambda: any(record.last_error_code == "TIMEOUT" for record in post.records()),
                 "an answer was waited for in vain",
             )

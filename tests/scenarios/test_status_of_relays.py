@@ -8,12 +8,13 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
+
+from postroom.testing.waiting import until
 
 POSTROOM = [sys.executable, "-m", "postroom"]
 
@@ -47,13 +48,6 @@ def relays(url: str) -> dict[str, Any]:
     owners = shown["lanes"]["owners"]
     assert all(relay["lanes"] == owners.get(relay["owner"], 0) for relay in shown["relays"])
     return {relay["name"]: relay for relay in shown["relays"]}
-
-
-def until(happened: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not happened():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.05)
 
 
 def rows(url: str) -> dict[str, list[str]]:

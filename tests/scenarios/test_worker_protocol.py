@@ -15,10 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.scenarios.clerk import POSTROOM, Desk, Receiver, until
+from tests.scenarios.clerk import POSTROOM, Desk, Receiver
 from tests.scenarios.outages import outage_of
 
 from postroom.stores import open_store
+from postroom.testing.waiting import until
 
 
 @pytest.fixture

@@ -107,8 +107,6 @@ def test_the_stolen_share_is_a_share() -> None:
     assert 0 <= steal.share <= 1
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_the_wiretap_hears_every_statement_simple_or_prepared(postgres_url: str) -> None:
     connect = psycopg.AsyncConnection.connect
     async with Wiretap(postgres_url) as tap, await connect(tap.url, autocommit=True) as connection:

@@ -59,11 +59,6 @@ class AsyncTray:
         self.written += messages
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def refusal(handle: Any) -> str:
     with pytest.raises(UnknownHandle) as refused:
         outbox.put(handle, PAID)
@@ -76,7 +71,6 @@ def test_a_thing_that_brings_its_own_handle_is_taken() -> None:
     assert tray.written == [PAID]
 
 
-@pytest.mark.anyio
 async def test_an_async_one_is_awaited() -> None:
     tray = AsyncTray()
     await outbox.put(tray, PAID)
@@ -203,7 +197,6 @@ def test_the_handle_is_checked_also_for_none_at_all() -> None:
         outbox.put_many(Tray(shut=True), [])
 
 
-@pytest.mark.anyio
 async def test_listeners_hear_of_what_was_written() -> None:
     heard: list[Event] = []
     telling = Outbox(listeners=Listeners(heard.append))

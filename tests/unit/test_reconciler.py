@@ -15,13 +15,7 @@ from postroom.reconciler import Reconciler, message_id
 from postroom.store import Query
 from postroom.stores.memory import MemoryStore
 
-pytestmark = pytest.mark.anyio
 HOUR = timedelta(hours=1)
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 class Pages:

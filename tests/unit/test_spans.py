@@ -32,13 +32,7 @@ from postroom.transports import open_transport
 from postroom.transports.local import LocalPublisher
 from postroom.transports.memory import MemoryPublisher
 
-pytestmark = pytest.mark.anyio
 OWN = f"00-{'a' * 32}-{'b' * 16}-01"
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture

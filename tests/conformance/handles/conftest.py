@@ -10,11 +10,6 @@ import pytest
 from tests.conformance.handles.databases import Sight, mariadb_database, postgres_database, sqlite_database
 
 
-@pytest.fixture(scope="module")
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(autouse=True)
 def _django_beside_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     # The tests run in an event loop, for the async handles; Django refuses to block one unless told.

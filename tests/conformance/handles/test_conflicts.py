@@ -13,7 +13,6 @@ from tests.conformance.handles.held import ON_MARIADB, ON_POSTGRES, ON_SQLITE, H
 
 from postroom.inbox import BusinessKey
 
-pytestmark = pytest.mark.anyio
 TABLES = (
     "CREATE TABLE customers (id integer PRIMARY KEY)",
     (

@@ -15,8 +15,6 @@ from postroom.errors import DuplicateMessage, InvalidMessage, NotInTransaction, 
 from postroom.message import Message
 from postroom.outbox import Outbox
 
-pytestmark = pytest.mark.anyio
-
 ORDER = "INSERT INTO orders (id) VALUES (1)"
 PAID = Message("order.paid", key="o-1", data={"amount": 12})
 BODIES = {

@@ -14,8 +14,6 @@ from postroom.errors import NotAwaited
 from postroom.message import Message
 from postroom.outbox import Outbox
 
-pytestmark = pytest.mark.anyio
-
 PAID = Message("order.paid", key="o-1", data={"amount": 12})
 ORDER = "INSERT INTO orders (id) VALUES (1)"
 outbox = Outbox()

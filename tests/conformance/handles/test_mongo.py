@@ -15,7 +15,6 @@ from postroom.outbox import Outbox
 from postroom.store import Query
 from postroom.stores import open_store
 
-pytestmark = pytest.mark.anyio
 PAID = Message("order.paid", key="7", data={"amount": 12})
 
 

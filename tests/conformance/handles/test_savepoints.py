@@ -20,8 +20,6 @@ from postroom.errors import NotInTransaction
 from postroom.message import Message
 from postroom.outbox import Outbox
 
-pytestmark = pytest.mark.anyio
-
 PAID = Message("order.paid", key="o-1", data={"amount": 12})
 ORDER = "INSERT INTO orders (id) VALUES (1)"
 outbox = Outbox()

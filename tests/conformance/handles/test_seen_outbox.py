@@ -24,7 +24,6 @@ from postroom.stores import open_store
 from postroom.tables import TableNames
 from postroom.testing.outbox import SeenOutbox
 
-pytestmark = pytest.mark.anyio
 WHEN = datetime(2026, 11, 15, 9, 30, 0, 250_001, tzinfo=UTC)
 FULL = Message(
     "order.paid",

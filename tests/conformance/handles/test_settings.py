@@ -18,8 +18,6 @@ from postroom.errors import NotInTransaction, StoreError, UnknownHandle
 from postroom.message import Message
 from postroom.outbox import Outbox
 
-pytestmark = pytest.mark.anyio
-
 PAID = Message("order.paid", key="o-1", data={"amount": 12})
 outbox = Outbox()
 

@@ -43,7 +43,6 @@ class TestPostgresInboxBehindAPooler(InboxContract):
             yield desk
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("how", ["handle", "handle_blocking"])
 async def test_behind_a_pooler_many_are_handled_at_once_and_none_fails(pgbouncer_database: str, how: str) -> None:
     """Server connections are lent to one after the other: nothing of one may be left for the next."""

@@ -14,13 +14,6 @@ from postroom.stores.sqlite.inbox import SQLiteInbox
 from postroom.testing.contracts import InboxContract
 from postroom.testing.inbox_saboteurs import InboxSaboteur, all_inbox_saboteurs
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
 
 def cases() -> dict[str, Callable[..., Awaitable[None]]]:
     return {name: case for name, case in inspect.getmembers(InboxContract) if name.startswith("test_")}

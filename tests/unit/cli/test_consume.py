@@ -61,8 +61,6 @@ def test_a_queue_without_groups_is_received_from_and_a_group_there_is_refused(de
         desk(*consume("--from", source, "--group", "billing")).refuses("cannot honour group: leave it out", code=2)
 
 
-@pytest.mark.anyio
-@pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_a_queue_that_the_url_names_is_received_from_and_a_group_there_is_refused(
     desk: Desk, amqp_url: str
 ) -> None:

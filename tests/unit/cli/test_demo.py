@@ -9,7 +9,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -35,6 +34,7 @@ from postroom.cli.demo.telling import Line
 from postroom.message import Message
 from postroom.store import Record, Status
 from postroom.stores import open_inbox_store
+from postroom.testing.waiting import until
 
 PROOF = (
     "orders committed 12",
@@ -73,13 +73,6 @@ def has_ended(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:
         return True
-
-
-def wait_until(happened: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE_SECONDS
-    while not happened():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 # ── the story ──
@@ -222,7 +215,7 @@ def test_what_a_killed_demo_left_is_refused_and_cleaned(empty: Desk) -> None:
         process.kill()
         process.wait()
     # Nobody is left to stop the relay: it sees that by itself.
-    wait_until(lambda: has_ended(relay))
+    until(lambda: has_ended(relay))
     empty("demo", "--store", "sqlite:///shop.db").refuses("postroom_demo…", "--clean", code=1)
     assert empty("demo", "--clean", "--store", "sqlite:///shop.db").code == 0
     assert tables_in(empty.folder / "shop.db") <= {"sqlite_sequence"}

@@ -10,11 +10,6 @@ from tests.conformance.inbox.desks import postgres_desk, sqlite_desk
 from tests.unit.inbox.shops import Shop
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(params=["sqlite", "postgres"])
 async def shop(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Shop]:
     if request.param == "sqlite":

@@ -21,8 +21,6 @@ from postroom.retry import GiveUp
 from postroom.transport import Identity
 from postroom.transports.memory import MemoryConsumer
 
-pytestmark = pytest.mark.anyio
-
 
 def on_record(outcome: Outcome, attempts: int, code: str | None) -> Known:
     return Known(

@@ -18,7 +18,6 @@ from postroom.inbox_store import DeadDelivery, DeadQuery
 from postroom.message import Message
 from postroom.testing.contracts.inbox import ENDS, End
 
-pytestmark = pytest.mark.anyio
 DESKS: dict[str, Any] = {"postgres": postgres_desk, "mariadb": mariadb_desk, "mongo": mongo_desk}
 
 

@@ -17,7 +17,6 @@ from postroom.inbox_store import DeadQuery, KnownQuery
 from postroom.message import Message
 from postroom.transports.memory import MemoryConsumer
 
-pytestmark = pytest.mark.anyio
 SHORT = timedelta(seconds=0.2)
 
 

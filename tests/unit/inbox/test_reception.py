@@ -19,8 +19,6 @@ from postroom.message import Message
 from postroom.outbox import Outbox
 from postroom.transports.memory import MemoryConsumer
 
-pytestmark = pytest.mark.anyio
-
 
 async def dead_codes(shop: Shop) -> list[str]:
     return [dead.code for dead in await shop.desk.store.dead(DeadQuery())]

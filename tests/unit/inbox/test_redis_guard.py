@@ -17,7 +17,6 @@ from postroom.message import Message
 from postroom.testing.contracts.inbox import an_event
 from postroom.transport import Identity
 
-pytestmark = pytest.mark.anyio
 LONG = timedelta(days=8)
 
 

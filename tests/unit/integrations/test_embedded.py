@@ -7,7 +7,7 @@ import logging
 import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -24,14 +24,8 @@ from postroom.integrations.asgi import postroom_lifespan, receiving, relaying
 from postroom.integrations.embedded import Embedded
 from postroom.integrations.telling import Telling
 from postroom.store import Query
+from postroom.testing.waiting import until_async
 from postroom.transport import Envelope
-
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture(autouse=True)
@@ -67,17 +61,11 @@ class Scripted:
         return Embedded("The relay", lambda: self.opening, **options)
 
 
-async def until(happened: Callable[[], Any]) -> None:
-    async with asyncio.timeout(30):
-        while not happened():
-            await asyncio.sleep(0.01)
-
-
 async def test_a_runner_that_dies_of_a_bug_is_told_and_starts_again(caplog: pytest.LogCaptureFixture) -> None:
     runner = Scripted(KeyError("lane"), None)
     async with runner.embedded() as part:
-        await until(lambda: runner.started == 3)
-        await until(lambda: part.live().ok)
+        await until_async(lambda: runner.started == 3)
+        await until_async(lambda: part.live().ok)
         assert part.live().why == "The relay runs."
     bug, end = caplog.records
     assert bug.levelno == end.levelno == logging.ERROR
@@ -89,7 +77,7 @@ async def test_a_runner_that_dies_of_a_bug_is_told_and_starts_again(caplog: pyte
 async def test_a_server_that_is_away_is_a_warning_in_one_sentence(caplog: pytest.LogCaptureFixture) -> None:
     runner = Scripted(StoreUnavailable("The database is away."))
     async with runner.embedded():
-        await until(lambda: runner.started == 2)
+        await until_async(lambda: runner.started == 2)
     (record,) = caplog.records
     assert record.levelno == logging.WARNING
     assert record.exc_info is None
@@ -101,7 +89,7 @@ async def test_while_it_is_down_its_health_says_why(monkeypatch: pytest.MonkeyPa
     part = runner.embedded()
     assert not part.live().ok
     async with part:
-        await until(lambda: not part.live().ok)
+        await until_async(lambda: not part.live().ok)
         assert (await part.health()).why == "The relay does not run: The tables are missing."
         assert not await part.is_ready()
     assert part.live().why == "The relay has not started, or has ended."
@@ -111,7 +99,7 @@ async def test_one_that_does_not_end_in_time_is_cut_off(caplog: pytest.LogCaptur
     runner = Scripted()
     runner.deaf = True
     async with runner.embedded(stop_within=timedelta(milliseconds=20)):
-        await until(lambda: runner.started)
+        await until_async(lambda: runner.started)
     assert "did not end within" in caplog.text
 
 
@@ -157,7 +145,7 @@ async def test_a_broker_that_is_away_and_a_death_are_told_once(
         await store.migrate()
         await store.put([Message("order.paid"), Message("mail.wanted")])
         async with relaying(poll="10ms"):
-            await until(
+            await until_async(
                 lambda: caplog.text.count("Route hooks is paused: ") >= 2 and "(mail.wanted) is dead: " in caplog.text
             )
     pauses = [record.levelno for record in caplog.records if "paused" in record.getMessage()]
@@ -214,8 +202,8 @@ async def test_a_reception_handles_each_message_once(tmp_path: Path) -> None:
     await publisher.publish([*paid, paid[0]], timeout=timedelta(seconds=5))
     part = receiving(inbox, "memory://embedded/orders", store=url)
     async with postroom_lifespan(part)("the application"):
-        await until(lambda: len(shop.execute("SELECT * FROM charges").fetchall()) == 2)
-        await until(lambda: part.live().why == "The inbox billing runs.")
+        await until_async(lambda: len(shop.execute("SELECT * FROM charges").fetchall()) == 2)
+        await until_async(lambda: part.live().why == "The inbox billing runs.")
     shop.close()
 
 

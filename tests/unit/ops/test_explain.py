@@ -18,8 +18,6 @@ from postroom.stores.postgres import PostgresStore
 from postroom.stores.sqlite import SQLiteStore
 from postroom.testing.contracts._case import LEASE, MINUTE, NOON, SECOND, Relay, a_message, a_relay
 
-pytestmark = pytest.mark.anyio
-
 PARK = Buried("HTTP_422", "no such order.")
 SKIP = Buried("HTTP_422", "no such order.", park=False)
 TIMEOUT = Retry(30 * SECOND, "TIMEOUT", "no answer within 2.5s")
@@ -31,11 +29,6 @@ IN_30S = "2030-01-01 12:00:30Z (in 30s)"
 OWNED = "is owned by relay relay-a until 2030-01-01 12:01:00Z (in 1m)."
 MAYBE = "It may have been delivered, if an answer was lost."
 TURN = "Nothing holds it back: it is next in line of its key."
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])

@@ -25,16 +25,9 @@ from postroom.stores.sqlite import SQLiteStore
 from postroom.testing.contracts._case import NOON, SECOND
 from postroom.urls import HostPort, parse_address
 
-pytestmark = pytest.mark.anyio
-
 ANY = HostPort("127.0.0.1", 0)
 MINUTE = timedelta(minutes=1)
 FINE = Health(ok=True, why="fine")
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture(autouse=True)

@@ -17,14 +17,8 @@ from postroom.relay.routes import Route, Routes
 from postroom.transport import KEY_STOPPED, NOT_STARTED, Envelope, Failed, Outcome, Rejected, Sent, Unavailable
 from postroom.transports.memory import MemoryBroker, MemoryPublisher
 
-pytestmark = pytest.mark.anyio
 SECOND = timedelta(seconds=1)
 BATCH = [Envelope(Message("order.paid"))]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 class Answering(MemoryPublisher):

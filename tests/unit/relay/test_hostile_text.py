@@ -25,8 +25,6 @@ from postroom.stores.memory import MemoryStore
 from postroom.transport import Envelope, Failed, Outcome, Rejected, Sent, Unavailable
 from postroom.transports.memory import MemoryBroker, MemoryPublisher
 
-pytestmark = pytest.mark.anyio
-
 HOSTILE = "no\n2026-11-18 ERROR forged \x1b[2J\x00 \u202eturned \udc80 \x9b1m"
 HUGE = HOSTILE + "x" * 50_000_000
 RAW = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\ud800-\udfff]")
@@ -38,11 +36,6 @@ ANSWERS: list[Outcome] = [
     Unavailable("AWAY\x00", HUGE),
     Unavailable("GONE", HUGE, until_told=True),
 ]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 class Answering(MemoryPublisher):

@@ -9,11 +9,6 @@ from tests.unit.stores.homes import Home, MariaDBHome, PostgresHome, SQLiteHome
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-@pytest.fixture
 def sqlite_home(tmp_path: Path) -> SQLiteHome:
     return SQLiteHome(tmp_path / "post.db")
 

@@ -21,7 +21,6 @@ from postroom.stores import open_store
 from postroom.stores._time import microseconds
 from postroom.testing.contracts._case import Relay, a_message
 
-pytestmark = pytest.mark.anyio
 PAGE = Path(__file__).parents[3] / "docs/how-to/clean-up.md"
 BATCH, MANY = 1_000, 2_300
 MANY_YOUNG = {

@@ -15,13 +15,7 @@ from postroom.stores.mysql import MySQLStore
 from postroom.stores.postgres import PostgresStore
 from postroom.testing.contracts._case import NOON, Relay, a_relay, put, seqs, statuses
 
-pytestmark = pytest.mark.anyio
 STILL_WAITING_SECONDS = 0.5
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture(params=["postgres", "mariadb", "mongo"])

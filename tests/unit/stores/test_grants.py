@@ -17,8 +17,6 @@ from postroom.tables import TableNames
 from postroom.testing.contracts._case import NOON, SECOND, a_message, a_relay
 from postroom.transport import Delivery, Identity
 
-pytestmark = pytest.mark.anyio
-
 
 class Users:
     """A user for each role, on this server alone."""

@@ -33,8 +33,6 @@ from postroom.testing.contracts._case import (
     statuses,
 )
 
-pytestmark = pytest.mark.anyio
-
 FILES = ("sql/lanes.sql", "sql/flow.sql", "sql/desk.sql")
 GUARD = re.compile(r"^.*-- guard: (.*)$", re.MULTILINE)
 
@@ -168,11 +166,6 @@ REPLACED = {
         ),
     ],
 }
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 # ── cases that need more than the contract ──

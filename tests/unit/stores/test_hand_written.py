@@ -19,8 +19,6 @@ from postroom.clock import utcnow
 from postroom.store import Claimed, Query, Record, Store
 from postroom.testing.contracts._case import NOON, Relay, a_message, a_relay, put
 
-pytestmark = pytest.mark.anyio
-
 NEAR = timedelta(minutes=2)
 BODIES = ['{"amount": 12}', '{ "amount" :  12.50 }\n', "naïve ☃ 𝄞 \\ %s :id '' \t", "", "null", "a\rb"]
 ODD_KEYS = [

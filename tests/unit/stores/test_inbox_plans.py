@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-import pytest
 from pymongo import MongoClient
 from tests.unit.stores.homes import MariaDBHome
 
@@ -26,16 +25,10 @@ from postroom.stores.postgres.statements import Statements as PostgresStatements
 from postroom.stores.sqlite.statements import INBOX_FILES as SQLITE_FILES
 from postroom.stores.sqlite.statements import Statements as SQLiteStatements
 
-pytestmark = pytest.mark.anyio
 NOW = datetime(2026, 11, 18, tzinfo=UTC)
 BEFORE = NOW - timedelta(days=1)
 OWN, OTHERS, OLD = 1_000, 20_000, 100
 """How many messages this inbox knows, how many another, and how many of its own are to be forgotten."""
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 def times(number: int) -> list[datetime]:

@@ -20,7 +20,6 @@ from postroom.stores.mongo.alone import Alone
 from postroom.testing.contracts._case import LEASE, MINUTE, NOON, SECOND, Relay, a_message, a_relay, put, statuses
 from postroom.testing.journal import Delivery, Name, Run, check
 
-pytestmark = pytest.mark.anyio
 WRITES = ("update_one", "update_many", "insert_many", "delete_many", "bulk_write", "find_one_and_update")
 WRITES_MAX = 42
 """More than the victim makes: the last of its lives is a whole one."""
@@ -30,11 +29,6 @@ LATER = NOON + 2 * LEASE
 
 class Died(Exception):
     """Here the relay was killed."""
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture

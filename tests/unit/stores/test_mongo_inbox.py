@@ -25,7 +25,6 @@ from postroom.testing.contracts._case import a_message
 from postroom.testing.contracts.inbox import an_event
 from postroom.transport import Delivery, Identity
 
-pytestmark = pytest.mark.anyio
 LOW = Identity("shop", UUID(int=1))
 
 

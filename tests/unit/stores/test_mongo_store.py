@@ -26,13 +26,6 @@ from postroom.stores.mongo.server import Session
 from postroom.stores.mongo.watch import news
 from postroom.testing.contracts._case import LEASE, NOON, Relay, a_message, a_relay, put, statuses
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
 
 @pytest.fixture(autouse=True)
 def _forgive_the_drivers_sockets() -> Iterator[None]:

@@ -26,8 +26,6 @@ from postroom.stores.mysql.connections import AT_ONCE
 from postroom.stores.mysql.link import Connection
 from postroom.testing.contracts._case import SECOND, a_message, a_relay, put
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 async def store(mariadb_home: MariaDBHome) -> AsyncIterator[MySQLStore]:

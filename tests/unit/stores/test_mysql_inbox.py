@@ -25,7 +25,6 @@ from postroom.stores.mysql import blocking, handling
 from postroom.testing.contracts.inbox import an_event
 from postroom.transport import Identity
 
-pytestmark = pytest.mark.anyio
 LOW, HIGH = (Identity("shop", UUID(int=number)) for number in (1, 2))
 
 

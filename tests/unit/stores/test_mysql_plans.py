@@ -22,8 +22,6 @@ from postroom.stores.mysql.link import Connection
 from postroom.stores.mysql.statements import Statements
 from postroom.testing.contracts._case import NOON, lost
 
-pytestmark = pytest.mark.anyio
-
 PUBLISHED, OPEN, LIMIT = 50_000, 2_000, 100
 FILL = f"""
 INSERT INTO outbox (id, type, key, payload, settled_at, outcome, attempts)

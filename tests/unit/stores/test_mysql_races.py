@@ -14,7 +14,6 @@ from postroom.stores._sql import backquoted, render, statements
 from postroom.stores.mysql import MySQLStore
 from postroom.testing.contracts._case import LEASE, NOON, SECOND, Relay, a_message, a_relay, lost, put, seqs, statuses
 
-pytestmark = pytest.mark.anyio
 KEYS = [f"k{number}" for number in range(100)]
 
 

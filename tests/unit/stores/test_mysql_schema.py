@@ -16,7 +16,6 @@ from postroom.stores.mysql.schema import split
 from postroom.tables import TableNames
 from postroom.testing.contracts._case import SECOND, a_message, a_relay, put
 
-pytestmark = pytest.mark.anyio
 STEPS = {step.number: len(split(backquoted(rename(step.sql, TableNames())))) for step in steps(schema.PACKAGE)}
 """How many statements each has."""
 

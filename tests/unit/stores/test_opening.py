@@ -19,13 +19,6 @@ from postroom.stores.mysql.address import Address
 from postroom.testing.contracts._case import a_message
 from postroom.urls import redact, without_driver
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
 
 @pytest.mark.parametrize(
     ("url", "plain"),

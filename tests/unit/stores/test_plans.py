@@ -433,7 +433,6 @@ def test_no_statement_of_sqlites_hot_path_walks_over_the_outbox(big_file: Path, 
     assert found == SQLITE_WAYS
 
 
-@pytest.mark.anyio
 async def test_a_claim_on_sqlite_takes_fewer_steps_than_there_are_published_rows(big_file: Path) -> None:
     """Steps of SQLite's own machine: one pass over the table would take several for each row."""
     every, rounds = 1_000, 0

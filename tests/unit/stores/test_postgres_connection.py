@@ -25,8 +25,6 @@ from postroom.stores.postgres.inbox import PostgresInbox
 from postroom.testing.contracts._case import NOON, SECOND, a_message, a_relay, put, seqs
 from postroom.transport import Delivery
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 async def store(postgres_home: PostgresHome) -> AsyncIterator[PostgresStore]:

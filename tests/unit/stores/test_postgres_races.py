@@ -14,13 +14,6 @@ from postroom.stores._sql import render, statements
 from postroom.stores.postgres import PostgresStore
 from postroom.testing.contracts._case import LEASE, NOON, SECOND, a_message, a_relay, lost, put, seqs, statuses
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
 
 @pytest.fixture
 async def store(postgres_database: str) -> AsyncIterator[PostgresStore]:

@@ -28,8 +28,6 @@ from postroom.stores.sqlite import SQLiteStore, schema, writer
 from postroom.tables import NAME_MAX, TableNames
 from postroom.testing.contracts._case import a_message, a_relay, put
 
-pytestmark = pytest.mark.anyio
-
 LONG = "a" * (NAME_MAX - 1)
 """One short of the longest prefix."""
 

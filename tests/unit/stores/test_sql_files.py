@@ -121,7 +121,6 @@ def test_every_statement_ends_where_the_next_begins(dialect: str, box: str) -> N
         assert not bare.rstrip().endswith(","), name
 
 
-@pytest.mark.anyio
 @BOXES
 async def test_every_statement_is_used_and_given_just_what_it_asks_for(
     home: Home, monkeypatch: pytest.MonkeyPatch, box: str

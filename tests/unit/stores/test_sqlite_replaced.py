@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -20,14 +19,8 @@ from postroom.stores import open_inbox_store
 from postroom.stores.sqlite import SQLiteStore
 from postroom.testing.contracts._case import a_message
 from postroom.testing.contracts.inbox import an_event
+from postroom.testing.waiting import until_async
 from postroom.transports.memory import MemoryBroker, MemoryPublisher
-
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 async def a_file(path: Path, *data: object) -> Path:
@@ -45,12 +38,6 @@ def restore(backup: Path, path: Path) -> None:
     for leftover in (f"{path}-wal", f"{path}-shm"):
         Path(leftover).unlink(missing_ok=True)
     backup.replace(path)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not holds():
-            await asyncio.sleep(0.02)
 
 
 async def test_a_store_says_once_that_its_file_was_replaced_and_then_reads_the_new_one(tmp_path: Path) -> None:
@@ -74,13 +61,13 @@ async def test_a_relay_carries_what_is_in_the_new_file(tmp_path: Path) -> None:
         route = Route(to=MemoryPublisher(broker, topic="orders"))
         relay = Relay(store, [route], config=config, heartbeat=beat)
         running = asyncio.create_task(relay.run())
-        await until(lambda: len(broker.topics["orders"]) == 1)
+        await until_async(lambda: len(broker.topics["orders"]) == 1)
         restore(backup, path)
-        await until(lambda: len(broker.topics["orders"]) == 2)
+        await until_async(lambda: len(broker.topics["orders"]) == 2)
         # And it is told of commits to the new file.
         async with SQLiteStore(path) as other:
             await other.put([a_message(key="a", data=3)])
-        await until(lambda: len(broker.topics["orders"]) == 3)
+        await until_async(lambda: len(broker.topics["orders"]) == 3)
         relay.stop()
         await running
     assert [message.data for message in broker.topics["orders"]] == [1, 2, 3]

@@ -18,8 +18,6 @@ from postroom.store import Query
 from postroom.stores.sqlite import SQLiteStore, writer
 from postroom.testing.contracts._case import a_message, a_relay, put
 
-pytestmark = pytest.mark.anyio
-
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:

@@ -16,7 +16,6 @@ from postroom.stores import _migrate
 from postroom.tables import TableNames
 from postroom.transports.local import LocalPublisher
 
-pytestmark = pytest.mark.anyio
 PAGE = (Path(__file__).parents[3] / "docs/how-to/upgrade.md").read_text()
 
 

@@ -19,13 +19,6 @@ from postroom.stores.postgres import PostgresStore
 from postroom.tables import TableNames
 from postroom.testing.contracts.watch import watched
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
 
 @pytest.fixture
 async def store(postgres_database: str) -> AsyncIterator[PostgresStore]:

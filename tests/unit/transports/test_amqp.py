@@ -19,15 +19,8 @@ from postroom.transport import KEY_STOPPED, Envelope, Failed, Outcome, Rejected,
 from postroom.transports.amqp import AmqpPublisher
 from postroom.transports.amqp.binding import PERSISTENT, read
 
-pytestmark = pytest.mark.anyio
-
 LONG = timedelta(seconds=20)
 SHORT = timedelta(seconds=2)
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture

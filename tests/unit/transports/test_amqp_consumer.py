@@ -20,14 +20,7 @@ from postroom.transport import Consumer, Envelope, Sent
 from postroom.transports.amqp import AmqpConsumer, AmqpPublisher
 from postroom.transports.amqp.session import arguments_for
 
-pytestmark = pytest.mark.anyio
-
 QUIET = timedelta(seconds=0.5)
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture

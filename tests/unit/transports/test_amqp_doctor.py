@@ -16,13 +16,6 @@ from postroom.errors import TransportUnavailable
 from postroom.transports.amqp.doctor import of_nodes, of_queue, weaknesses
 from postroom.transports.amqp.probing import Seen
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
 
 @pytest.fixture
 async def name(amqp_url: str) -> AsyncIterator[str]:

@@ -23,8 +23,6 @@ from postroom.transports.http.answers import ERROR_MAX, read_retry_after
 from postroom.transports.http.publisher import RESPONSE_MAX
 from postroom.transports.http.signature import read_secret, sign
 
-pytestmark = pytest.mark.anyio
-
 TIMEOUT = timedelta(seconds=10)
 SHORT = timedelta(milliseconds=200)
 NOW = datetime(2026, 11, 15, 9, 30, tzinfo=UTC)
@@ -32,11 +30,6 @@ TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 Open = Callable[..., Awaitable[HttpPublisher]]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture

@@ -16,16 +16,10 @@ from postroom.message import Message
 from postroom.transport import Envelope, Outcome, Sent
 from postroom.transports.http import HttpConsumer, HttpPublisher
 
-pytestmark = pytest.mark.anyio
 SECOND = timedelta(seconds=1)
 SHORT = 2 * SECOND  # an honest sender on a busy machine has its headers out by then
 HEADERS = b"POST /hooks HTTP/1.1\r\nhost: x\r\nce-id: 1\r\nce-type: a\r\nce-source: b\r\n"
 PATIENCE_SECONDS = 30
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @asynccontextmanager

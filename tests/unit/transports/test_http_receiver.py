@@ -29,8 +29,6 @@ from postroom.transports.http import HttpConsumer, HttpPublisher, Receiver
 from postroom.transports.http.desk import Desk
 from postroom.transports.http.signature import read_secret, sign, unproven
 
-pytestmark = pytest.mark.anyio
-
 SECOND = timedelta(seconds=1)
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OLD_SECRET = "whsec_b2xkIG9sZCBvbGQgb2xkIG9sZCBvbGQ="
@@ -40,11 +38,6 @@ JSON = {"content-type": "application/json"}
 STRUCTURED = {"content-type": "application/cloudevents+json; charset=UTF-8"}
 
 Handle = Callable[[Consumer, Delivery], Awaitable[None]]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 class Place:

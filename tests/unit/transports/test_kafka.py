@@ -22,17 +22,10 @@ from postroom.message import Message
 from postroom.transport import KEY_STOPPED, Envelope, Failed, Outcome, Rejected, Sent, Unavailable
 from postroom.transports.kafka import KafkaPublisher, line, settings
 
-pytestmark = pytest.mark.anyio
-
 LONG = timedelta(seconds=20)
 SHORT = timedelta(seconds=2)
 SMALL_TOPIC = 2000
 SASL = "security.protocol=SASL_PLAINTEXT&sasl.mechanisms=PLAIN"
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @asynccontextmanager

@@ -19,15 +19,9 @@ from postroom.transports import open_transport
 from postroom.transports.kafka import KafkaPublisher
 from postroom.transports.kafka.partitions import Partition, lost_brokers, trouble_in
 
-pytestmark = pytest.mark.anyio
 TIMEOUT = timedelta(milliseconds=2500)
 """What a relay gives a send by default."""
 TRIES = 1 + Route(to=open_transport("null://")).retry.max_attempts
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture

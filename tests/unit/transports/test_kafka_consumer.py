@@ -13,26 +13,22 @@ from confluent_kafka import TopicPartition
 from tests.servers.broker import LOCKED, LOCKED_PASSWORD, Broker
 from tests.servers.ports import free_port
 from tests.servers.topics import fresh_topic, servers_of
-from tests.unit.transports.workers import Worker, check, until
+from tests.unit.transports.workers import Worker, check
 
 from postroom.clock import monotonic
 from postroom.errors import ConfigError, TransportRefused, TransportUnavailable
 from postroom.message import Message
 from postroom.testing.contracts.consumer import data_of, numbered, receive
+from postroom.testing.waiting import until_async
 from postroom.transport import Envelope, Sent
 from postroom.transports.kafka import KafkaConsumer, KafkaPublisher, hands, reader
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.timeout(240)
 
 PACE = "session.timeout.ms=6000&heartbeat.interval.ms=300&max.poll.interval.ms=6000"
 SECOND = timedelta(seconds=1)
 
 Open = Callable[..., Awaitable[KafkaConsumer]]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture
@@ -74,15 +70,15 @@ async def test_receivers_that_come_and_go_under_load_lose_nothing_and_keep_the_o
         first = Worker(await open_consumer(kafka_url, topic, prefetch=prefetch), log, refuses=True)
         batches = [[Message("n", key=f"k{key}", data=number) for key in range(keys)] for number in range(each)]
         publishing = asyncio.create_task(_publish_slowly(kafka_url, topic, batches))
-        await until(lambda: first.handled > 300, "the first is at work")
+        await until_async(lambda: first.handled > 300, "the first is at work")
         second = Worker(await open_consumer(kafka_url, topic, prefetch=prefetch), log, refuses=True)
-        await until(lambda: second.handled > 300, "the second has its share")
+        await until_async(lambda: second.handled > 300, "the second has its share")
         await first.stop()
         await first.consumer.close()
         third = Worker(await open_consumer(kafka_url, topic, prefetch=prefetch), log, refuses=True)
-        await until(lambda: third.handled > 100, "the third has its share")
+        await until_async(lambda: third.handled > 100, "the third has its share")
         await publishing
-        await until(lambda: len(set(log)) == keys * each, "all of it came")
+        await until_async(lambda: len(set(log)) == keys * each, "all of it came")
         await second.stop()
         await third.stop()
         await second.consumer.close()
@@ -111,7 +107,7 @@ async def test_what_is_in_hand_while_a_partition_moves_is_lost_and_its_acknowled
         mine = await receive(first, 20)
         second = await open_consumer(kafka_url, topic)
         theirs = await receive(second, 1)
-        await until(lambda: any(first.is_lost(each) for each in mine), "the first knows it")
+        await until_async(lambda: any(first.is_lost(each) for each in mine), "the first knows it")
         lost = [each for each in mine if first.is_lost(each)]
         assert 0 < len(lost) < 20
         await first.ack(lost)

@@ -18,11 +18,6 @@ SAFE = {
 }
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 def test_nothing_is_said_of_a_safe_topic() -> None:
     assert weak_in_topic(Topic("orders", 3, SAFE)) == []
     assert weak_in_topic(Topic("orders", 5, SAFE | {"retention.ms": "-1"})) == []
@@ -57,7 +52,6 @@ def test_a_broker_that_makes_topics_or_forgets_groups_is_named() -> None:
     assert "after 60 minutes" in weak_in_broker({"offsets.retention.minutes": "60"})[0]
 
 
-@pytest.mark.anyio
 async def test_a_real_broker_is_asked(kafka_url: str) -> None:
     weak = {"retention_ms": "60000", "unclean_leader_election_enable": "true", "cleanup_policy": "compact"}
     safe = {"retention_ms": "-1", "min_insync_replicas": "2", "cleanup_policy": "delete"}
@@ -79,7 +73,6 @@ async def test_a_real_broker_is_asked(kafka_url: str) -> None:
     ]
 
 
-@pytest.mark.anyio
 async def test_a_broker_that_is_away_or_a_url_that_is_none_is_told() -> None:
     with pytest.raises(TransportUnavailable, match="cannot be examined"):
         await weaknesses(f"kafka://127.0.0.1:{free_port()}/orders")

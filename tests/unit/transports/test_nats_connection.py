@@ -11,14 +11,6 @@ from postroom.transports.nats.connection import connect
 from postroom.transports.nats.settings import read
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
-pytestmark = pytest.mark.anyio
-
-
 async def test_who_is_told_to_stop_while_it_connects_leaves_no_socket_behind() -> None:
     waits, ended = asyncio.Event(), asyncio.Event()
 

@@ -23,13 +23,7 @@ from postroom.transport import ConsumerOptions
 from postroom.transports import open_consumer
 from postroom.transports.nats import NatsConsumer
 
-pytestmark = pytest.mark.anyio
 ACK_WAIT = 2
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture

@@ -13,13 +13,6 @@ from postroom.transports.nats.doctor import weaknesses
 from postroom.transports.nats.settings import read
 from postroom.transports.nats.streams import forgets_soon, unusable, weaknesses_of
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
 
 @pytest.mark.parametrize(
     ("settings", "phrases"),

@@ -26,13 +26,7 @@ from postroom.transport import KEY_STOPPED, NOT_STARTED, Envelope, Failed, Outco
 from postroom.transports.nats import NatsPublisher
 from postroom.transports.nats.connection import QUIET_SECONDS, Connection
 
-pytestmark = pytest.mark.anyio
 TIMEOUT = timedelta(seconds=5)
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture

@@ -14,13 +14,7 @@ from postroom.message import Message
 from postroom.transport import Envelope, Sent
 from postroom.transports import open_transport
 
-pytestmark = pytest.mark.anyio
 SECOND = timedelta(seconds=1)
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 async def test_every_message_is_sent_and_an_empty_batch_is_an_empty_answer() -> None:

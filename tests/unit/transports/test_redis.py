@@ -23,20 +23,14 @@ from tests.servers.valkeyd import LARGEST, Valkey
 
 from postroom.errors import ConfigError, TransportRefused, TransportUnavailable
 from postroom.message import Message
+from postroom.testing.waiting import until_async
 from postroom.transport import KEY_STOPPED, NOT_STARTED, Envelope, Failed, Outcome, Rejected, Sent, Unavailable
 from postroom.transports.redis_streams import RedisPublisher, wire
 from postroom.transports.redis_streams.server import Facts, check
 from postroom.transports.redis_streams.settings import read
 
-pytestmark = pytest.mark.anyio
-
 LONG = timedelta(seconds=20)
 SHORT = timedelta(seconds=1)
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture
@@ -83,13 +77,6 @@ def data_in(url: str, stream: str) -> list[object]:
 
 def kinds(outcomes: Sequence[Outcome]) -> list[object]:
     return [type(outcome) if isinstance(outcome, Sent) else getattr(outcome, "code", None) for outcome in outcomes]
-
-
-async def eventually(true: Callable[[], bool], seconds: float = 10) -> None:
-    until = time.monotonic() + seconds
-    while not await asyncio.to_thread(true):
-        assert time.monotonic() < until, "it did not happen in time"
-        await asyncio.sleep(0.02)
 
 
 # ── an outcome for each message, and no key out of order ───────────────────────────────────────────────────────────────
@@ -170,7 +157,7 @@ async def test_a_server_that_cannot_write_to_its_disk_is_unavailable(own: Callab
             with client_of(server.url) as client:
                 return bool(client.info("persistence")["rdb_last_bgsave_status"] == "err")
 
-        await eventually(has_failed)
+        await until_async(has_failed)
         outcomes = await publish(publisher, message(1, "a"), message(2))
         server.home.chmod(0o700)
     assert kinds(outcomes) == ["MISCONF", "MISCONF"]
@@ -444,7 +431,7 @@ async def test_a_replica_that_was_lost_makes_the_answer_unknown_and_then_nothing
             with client_of(replica.url) as client:
                 return bool(client.info("replication")["master_link_status"] == "up")
 
-        await eventually(is_linked)
+        await until_async(is_linked)
         assert kinds(await publish(publisher, message(0, "a"))) == [Sent]
         assert data_in(replica.url, "orders") == [0]
         with replica.silent():

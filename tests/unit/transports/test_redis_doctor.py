@@ -17,14 +17,7 @@ from postroom.transports.redis_streams.doctor import judge, weaknesses
 from postroom.transports.redis_streams.server import Facts
 from postroom.transports.redis_streams.settings import read
 
-pytestmark = pytest.mark.anyio
-
 SAFE = Facts(version=(7, 2), replicas=1, has_aof=True, fsync="always", policy="noeviction")
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture

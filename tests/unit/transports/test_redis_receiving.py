@@ -21,16 +21,9 @@ from postroom.transport import Envelope, Sent
 from postroom.transports.redis_streams import RedisConsumer, RedisPublisher
 from postroom.transports.redis_streams.holds import HEIR
 
-pytestmark = pytest.mark.anyio
-
 HOLD = 1.5
 QUIET = timedelta(seconds=0.5)
 AT_ONCE = timedelta(seconds=1)
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 class Post:

@@ -21,14 +21,8 @@ from postroom.transports import open_transport
 from postroom.transports.sqs import SqsPublisher
 from postroom.transports.sqs.reading import event_in
 
-pytestmark = pytest.mark.anyio
 TIMEOUT = timedelta(seconds=10)
 QUEUE = "orders.fifo"
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture

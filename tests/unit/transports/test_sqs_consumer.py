@@ -21,14 +21,8 @@ from postroom.transport import Envelope, Sent
 from postroom.transports.sqs import SqsConsumer, SqsPublisher
 from postroom.transports.sqs.binding import body_of
 
-pytestmark = pytest.mark.anyio
 SOON = timedelta(seconds=0.5)
 Open = Callable[..., Awaitable[SqsConsumer]]
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture

@@ -11,13 +11,7 @@ from tests.servers.queues import client_of, fresh_queue, queue_url, with_queue
 from postroom.errors import ConfigError
 from postroom.transports.sqs.doctor import weaknesses
 
-pytestmark = pytest.mark.anyio
 FINE: dict[str, object] = {"VisibilityTimeout": 30}
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
 
 
 @pytest.fixture

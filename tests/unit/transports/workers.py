@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 
-from postroom.clock import monotonic
 from postroom.errors import TransportUnavailable
 from postroom.transport import Consumer, Delivery
 
@@ -60,10 +59,3 @@ def check(log: Sequence[tuple[str, int]], keys: int, each: int, *, twice_at_most
     for key, seen in order.items():
         assert list(dict.fromkeys(seen)) == list(range(each)), f"{key}: {seen}"
     assert len(log) - len(set(log)) <= twice_at_most, "more came again than was in hand"
-
-
-async def until(true: Callable[[], bool], what: str, seconds: float = 60) -> None:
-    deadline = monotonic() + seconds
-    while not true():
-        assert monotonic() < deadline, f"it did not happen in time: {what}"
-        await asyncio.sleep(0.02)

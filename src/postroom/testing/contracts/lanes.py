@@ -136,7 +136,9 @@ class LanesContract(StoreCase):
         heir = await a_relay(store, "relay-b", now=back + LEASE + SECOND)
         assert heir.lanes.keys() == relay.lanes.keys()
 
-    async def test_a_relay_that_died_before_the_clock_was_set_back_is_followed_by_its_old_lease(self, store: Store) -> None:
+    async def test_a_relay_that_died_before_the_clock_was_set_back_is_followed_by_its_old_lease(
+        self, store: Store
+    ) -> None:
         """Nobody knows that it is dead: to give its lanes away sooner could give them to two."""
         await a_relay(store)
         for now in (NOON - 60 * MINUTE, NOON - SECOND):

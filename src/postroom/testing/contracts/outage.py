@@ -23,6 +23,7 @@ from postroom.relay.routes import Route
 from postroom.store import Published, Query, RelayInfo, Settlement, Store
 from postroom.testing.contracts._case import LEASE, NOON, a_message, a_relay, put, seqs, statuses
 from postroom.testing.contracts.inbox import an_event
+from postroom.testing.waiting import until_async
 from postroom.transport import Delivery
 from postroom.transports.memory import MemoryBroker, MemoryConsumer, MemoryPublisher
 
@@ -88,14 +89,14 @@ class OutageContract:
         running = asyncio.create_task(relay.run())
         try:
             await store.put([a_message(key="a", data=1)])
-            await _until(lambda: len(broker.topics["orders"]) == 1)
+            await until_async(lambda: len(broker.topics["orders"]) == 1)
             with read_only():
                 await asyncio.sleep(1.5)  # a few of its polls and beats
                 assert not running.done()
             with suppress(StoreUnavailable):  # a connection on which the relay only read meanwhile
                 await store.put([a_message(key="a", data=2)])
             await store.put([a_message(key="a", data=3)])
-            await _until(lambda: 3 in [message.data for message in broker.topics["orders"]])
+            await until_async(lambda: 3 in [message.data for message in broker.topics["orders"]])
         finally:
             relay.stop()
             await running
@@ -122,7 +123,7 @@ class OutageContract:
             await asyncio.sleep(1.5)
             assert not running.done()
         try:
-            await _until(lambda: reception.tally.done["handled"] == 1)
+            await until_async(lambda: reception.tally.done["handled"] == 1)
         finally:
             reception.stop()
             await running
@@ -137,9 +138,3 @@ def _remember(inbox: InboxStore, event: Any) -> bool:
 
 def _brisk() -> RelayConfig:
     return RelayConfig(lease=timedelta(seconds=10), poll=timedelta(seconds=0.1))
-
-
-async def _until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while not holds():  # noqa: ASYNC110 - nobody tells of it
-            await asyncio.sleep(0.02)

@@ -9,11 +9,6 @@ from tests.unit.integrations.django.projects import Project
 from tests.unit.stores.homes import Home, MariaDBHome, PostgresHome, SQLiteHome
 
 
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"
-
-
 @pytest.fixture(params=["sqlite", "postgres", "mariadb"])
 def home(request: pytest.FixtureRequest, tmp_path: Path) -> Home:
     """One after the other."""

@@ -19,7 +19,6 @@ from postroom.stores import drop_tables
 from postroom.stores._migrate import newest
 from postroom.tables import TableNames
 
-pytestmark = pytest.mark.anyio
 VERSIONS = "SELECT version, name FROM outbox_schema ORDER BY version"
 
 

@@ -36,8 +36,3 @@ def engine(home: Home) -> Iterator[sa.Engine]:
     engine = engine_of(home)
     yield engine
     engine.dispose()
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    return "asyncio"

@@ -36,7 +36,6 @@ async def made_by_init(home: Home) -> None:
         await store.migrate()
 
 
-@pytest.mark.anyio
 async def test_autogenerate_makes_our_tables_by_our_own_migrations_and_then_leaves_them_alone(
     project: Project, home: Home, tmp_path: Path
 ) -> None:
@@ -68,7 +67,6 @@ async def test_autogenerate_makes_our_tables_by_our_own_migrations_and_then_leav
     assert catalogue(home) == {}
 
 
-@pytest.mark.anyio
 async def test_where_init_was_first_a_migration_finds_nothing_to_do(project: Project, home: Home) -> None:
     await made_by_init(home)
     before = catalogue(home)
@@ -90,7 +88,6 @@ def test_a_downgrade_keeps_messages_that_were_not_delivered(project: Project, ho
     assert home.sql("SELECT count(*) FROM outbox_schema") == [(2,)]
 
 
-@pytest.mark.anyio
 async def test_the_printed_sql_makes_the_same_tables(project: Project, home: Home, tmp_path: Path) -> None:
     project.write("postroom.upgrade(op, to=1)\n    postroom.upgrade(op, to=2, since=1)", "postroom.downgrade(op)")
     if home.dialect == "mysql":  # without a server, the URL says which it is
@@ -122,7 +119,6 @@ def test_a_migration_that_fails_later_leaves_no_table_of_ours(tmp_path: Path, po
         assert catalogue(home) == {}
 
 
-@pytest.mark.anyio
 async def test_another_prefix_and_schema_are_written_into_the_migration(tmp_path: Path, postgres_database: str) -> None:
     home = PostgresHome(postgres_database)
     project = project_in(tmp_path / "project", home, ', tables=TableNames(prefix="mail", schema="shop"), lanes=8')

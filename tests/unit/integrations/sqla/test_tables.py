@@ -27,7 +27,6 @@ from postroom.stores._migrate import Step
 from postroom.stores._mysql_server import lock_name
 from postroom.stores.mysql import schema
 
-pytestmark = pytest.mark.anyio
 POST = TableNames(prefix="post")
 AWKWARD = {"ix": "ix_%(column_0_label)s", "uq": "uq_%(table_name)s_%(column_0_name)s", "ck": "ck_%(constraint_name)s"}
 """What many projects name their constraints by."""
