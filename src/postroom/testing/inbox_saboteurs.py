@@ -151,3 +151,10 @@ class LeavesWhatWasCommittedTooEarly(InboxSaboteur):
 def all_inbox_saboteurs() -> list[type[InboxSaboteur]]:
     """Every one of them."""
     return InboxSaboteur.__subclasses__()
+
+
+class TakesTwoSourcesForOne(InboxSaboteur):
+    caught_by = "test_two_sources_fail_and_die_apart"
+
+    async def failed(self, consumer: str, event: Identity, code: str, error: str) -> int:
+        return await super().failed(consumer, Identity("shop", event.id), code, error)
