@@ -28,7 +28,6 @@ apps = ["django.contrib.contenttypes", "django.contrib.auth"]
 apps += [name for name in ("postroom.integrations.django",) if find_spec(name)]
 settings.configure(DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "shop.db"}}, INSTALLED_APPS=apps)
 import django
-from postroom.testing.waiting import until
 django.setup()
 """
 

@@ -186,9 +186,6 @@ import os, sys
 from datetime import datetime, timedelta, timezone
 from pymongo import MongoClient
 from postroom import Message, Outbox
-from postroom.config import RelayConfig
-from postroom.errors import DuplicateMessage, StoreUnavailable
-from postroom.events import Event, LanesLost, Listeners
 from postroom.reconciler import message_id
 database = MongoClient(sys.argv[1]).get_default_database()
 for number in range(int(sys.argv[2])):
