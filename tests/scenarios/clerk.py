@@ -14,6 +14,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from tests.commands import postroom
+
 POSTROOM = [sys.executable, "-m", "postroom"]
 QUICK = ["--lease", "2s", "--send-timeout", "900ms", "--poll", "50ms", "--backoff", "0.2"]
 
@@ -68,17 +70,10 @@ class Desk:
         self._started: list[subprocess.Popen[str]] = []
 
     def __call__(self, *arguments: str, code: int = 0) -> str:
-        done = subprocess.run(
-            [*POSTROOM, *arguments, "--store", self.url],
-            cwd=self._folder,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == code, done.stdout + done.stderr
-        assert "Traceback" not in done.stderr
-        return done.stdout
+        done = postroom(*arguments, "--store", self.url, cwd=self._folder)
+        assert done.returncode == code, (done.stdout + done.stderr).decode()
+        assert b"Traceback" not in done.stderr
+        return done.stdout.decode()
 
     def drain(self, *options: str, code: int = 0) -> str:
         return self("relay", "--to", self._to, "--drain", *QUICK, *options, code=code)

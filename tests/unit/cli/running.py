@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests.commands import postroom
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +45,7 @@ class Desk:
     def __call__(
         self, *arguments: str, stdin: bytes | None = None, store: str | None = "sqlite:///shop.db", **env: str
     ) -> Outcome:
-        done = subprocess.run(
-            [sys.executable, "-m", "postroom", *arguments],
-            input=stdin,
-            stdin=subprocess.DEVNULL if stdin is None else None,
-            capture_output=True,
-            cwd=self.folder,
-            env=self.environment(store, **env),
-            timeout=60,
-            check=False,
-        )
+        done = postroom(*arguments, cwd=self.folder, env=self.environment(store, **env), given=stdin or b"")
         return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     def environment(self, store: str | None = "sqlite:///shop.db", **env: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, closing
 
 from postroom.cli.demo.books import EFFECTS
 from postroom.cli.demo.consumers import reception_of
+from postroom.cli.demo.letterbox import SOURCE
 from postroom.cli.demo.place import TABLES, Place
 from postroom.cli.demo.shop import Shop
 from postroom.cli.demo.stage import Stage
@@ -16,7 +17,8 @@ from postroom.cli.demo.tables import tables_of
 from postroom.cli.demo.world import World
 from postroom.inbox import Reception
 from postroom.stores import open_inbox_store
-from postroom.transports import open_transport
+from postroom.transport import TransportOptions
+from postroom.transports import honoured, open_transport
 
 
 @asynccontextmanager
@@ -26,7 +28,7 @@ async def opened(place: Place, to: str | None, stage: Stage) -> AsyncIterator[Wo
     url = to or f"memory://postroom-demo-{run}/orders"
     async with AsyncExitStack() as stack:
         # Before any table is made: a wrong URL, or a package that is missing, is told at once.
-        broker = open_transport(url)
+        broker = open_transport(url, TransportOptions(source=SOURCE).only(honoured(url)))
         inbox = open_inbox_store(place.url, tables=TABLES)
         receptions = [reception_of(name, place, inbox, broker=url, run=run) for name in EFFECTS]
         await stack.enter_async_context(tables_of(place))
