@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
+from tests.commands import postroom
+
 from postroom import open_store
 from postroom.store import Query, Record
 
@@ -50,6 +52,9 @@ def run(code: str, folder: Path) -> str:
 
 def command(folder: Path, env: Mapping[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
     """Runs Python with these arguments; what it says and what it complains about come as one."""
+    if arguments[:2] == ("-m", "postroom"):
+        done = postroom(*arguments[2:], cwd=folder, env=env, joined=True, timeout=PATIENCE)
+        return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode())
     return subprocess.run(
         [sys.executable, *arguments], cwd=folder, env=env, text=True, timeout=PATIENCE, check=False,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

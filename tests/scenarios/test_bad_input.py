@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.commands import postroom
 
 from postroom.testing.waiting import until
 
@@ -72,18 +73,11 @@ class Desk:
         self("init")
 
     def __call__(self, *arguments: str, code: int = 0, stdin: str | None = None) -> str:
-        done = subprocess.run(
-            [*POSTROOM, *arguments, "--store", self._url],
-            cwd=self._folder,
-            capture_output=True,
-            input=stdin,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == code, done.stdout + done.stderr
-        assert not OURS.search(done.stderr), "a user's own traceback is shown; never one of ours"
-        return done.stdout
+        done = postroom(*arguments, "--store", self._url, cwd=self._folder, given=(stdin or "").encode())
+        out, err = done.stdout.decode(), done.stderr.decode()
+        assert done.returncode == code, out + err
+        assert not OURS.search(err), "a user's own traceback is shown; never one of ours"
+        return out
 
     def put(self, *keys: str) -> None:
         lines = [json.dumps({"type": "order.paid", "key": key, "data": number}) for number, key in enumerate(keys)]

@@ -10,9 +10,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.commands import postroom
 
 from postroom.testing.waiting import until
 
@@ -39,8 +41,9 @@ def a_relay(url: str, name: str, lease: str = "3s") -> Iterator[subprocess.Popen
 
 def status(url: str, *options: str) -> str:
     env = {**os.environ, "POSTROOM_LEASE": "3s", "POSTROOM_SEND_TIMEOUT": "1s"}
-    command = [*POSTROOM, "status", "--store", url, *options]
-    return subprocess.run(command, env=env, check=True, capture_output=True, text=True, timeout=60).stdout
+    done = postroom("status", "--store", url, *options, cwd=Path.cwd(), env=env)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.decode()
 
 
 def relays(url: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.commands import postroom
 from tests.scenarios.clerk import POSTROOM, Desk, Receiver
 from tests.scenarios.outages import outage_of
 
@@ -274,19 +275,12 @@ def test_b8_counts_by_status_expired_locks_and_requeue(desk: Desk, receiver: Rec
 def test_bad_input_is_one_sentence(tmp_path: Path, arguments: list[str], sentence: str, code: int) -> None:
     store = ["--store", f"sqlite:///{tmp_path / 'post.db'}"]
     env = {name: value for name, value in os.environ.items() if not name.startswith("POSTROOM")}
-    subprocess.run([*POSTROOM, "init", *store], check=True, capture_output=True, cwd=tmp_path, env=env)
-    done = subprocess.run(
-        [*POSTROOM, "relay", *store, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-        cwd=tmp_path,
-        env=env,
-    )
-    assert done.returncode == code, done.stderr
-    assert sentence in done.stderr
-    assert "Traceback" not in done.stderr
+    assert postroom("init", *store, cwd=tmp_path, env=env).returncode == 0
+    done = postroom("relay", *store, *arguments, cwd=tmp_path, env=env)
+    said = done.stderr.decode()
+    assert done.returncode == code, said
+    assert sentence in said
+    assert "Traceback" not in said
 
 
 def test_what_a_relay_says_is_read_through_a_pipe_as_it_happens(desk: Desk) -> None:
