@@ -11,7 +11,7 @@ BUILD := $(VENV)/.build
 PIP = $(PYTHON) -m pip --python $(BIN)/python install --quiet --disable-pip-version-check
 WORKERS ?= auto
 
-.PHONY: help demo test check servers bench format docs wheel clean
+.PHONY: help demo quick test proof check servers bench format docs wheel clean
 
 help: ## Show what can be made
 	@echo "Postroom: your data and your message, one commit."
@@ -24,6 +24,9 @@ demo: $(CORE) ## Watch orders and their messages travel, through faults, to a pr
 test: $(DEV) ## Run the whole suite against real servers; what cannot be had is listed loudly
 	@echo "==> The tests: $$($(BIN)/python --version), $(WORKERS) workers; servers are started as they are needed"
 	@$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+proof: $(DEV) ## Kill, stop and starve everything for as long as it is given (ARGS="--minutes 10 --seed 7")
+	@$(BIN)/python -m tests.proof $(ARGS)
 
 check: $(DEV) ## The gate: format, lint, import contracts, types, tests, documentation
 	@echo "==> Format" && $(BIN)/ruff format --check .

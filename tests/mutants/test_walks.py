@@ -1,11 +1,10 @@
 """Random walks in virtual time: whatever happens to the relays, once all works again everything was delivered, in order, and
 nothing came again but for a fault; and no relay ever sent what it did not hold.
 
-POSTROOM_WALKS sets how many (16), from seed 0; a failing test's name ends in its seed."""
+A failing test's name ends in its seed."""
 
 from __future__ import annotations
 
-import os
 from types import ModuleType
 
 import pytest
@@ -14,10 +13,10 @@ from tests.mutants.loader import changed
 from tests.mutants.table import MUTANTS
 from tests.mutants.walk import Walk
 from tests.mutants.world import World
+from tests.proof.lengths import WALKS
 
 import postroom.relay
 
-WALKS = int(os.environ.get("POSTROOM_WALKS", "16"))
 WALKED_INTO = ("R9", "R13", "R16", "R17", "R18", "R19", "R21", "R22")
 """Rules of which at least one mutant is met on a random walk, without a scene made for it."""
 

@@ -1,11 +1,10 @@
 """End to end over every transport: nothing lost, effects exactly once, order per key, while relay and consumer are killed.
 
-POSTROOM_TRIP_SEED chooses the kills; a failing trip says which one it was."""
+The seed chooses the kills; a trip says which one it was. It is a sample; `make proof` sends ten thousand messages."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.proof.lengths import OUTAGE_MESSAGES, OUTAGES, SEED, TRIP_KILLS, TRIP_MESSAGES
 from tests.scenarios.round_trip import KEYS, Trip, trip
 from tests.servers import rabbit_queues
 from tests.servers.ports import free_port
@@ -24,8 +24,6 @@ from tests.servers.topics import fresh_topic
 from postroom.transports.amqp import AmqpConsumer
 
 pytestmark = pytest.mark.timeout(900)
-NUMBER = 10_000
-KILLS = 8
 BATCH = 50
 """What a killed relay had in flight goes alone afterwards, one by one: with batches of 500 that would be most of the trip."""
 Road = Callable[[pytest.FixtureRequest], Iterator[tuple[str, str]]]
@@ -101,7 +99,6 @@ KILLED: dict[str, str] = {
     "redis": "redis_server",
 }
 """Brokers of a test's own. moto keeps its queues in memory, so that a killed one has nothing left to lose."""
-FEW, OUTAGES = 3_000, 2
 ROADS: dict[str, Road] = {"kafka": _kafka, "amqp": _amqp, "nats": _nats, "redis": _redis, "sqs": _sqs, "http": _http}
 FROM_POSTGRES = {"kafka", "nats", "http"}
 """The outbox of these trips is on PostgreSQL, of the others on SQLite."""
@@ -111,18 +108,17 @@ FROM_POSTGRES = {"kafka", "nats", "http"}
 async def test_every_message_has_its_effect_once_and_in_order(
     road: str, request: pytest.FixtureRequest, postgres_database: str, tmp_path: Path
 ) -> None:
-    seed = os.environ.get("POSTROOM_TRIP_SEED") or str(random.SystemRandom().randrange(10_000))
-    print(f"POSTROOM_TRIP_SEED={seed}")
-    number = NUMBER - NUMBER % KEYS
+    print(f"POSTROOM_PROOF_SEED={SEED}")
+    number = TRIP_MESSAGES - TRIP_MESSAGES % KEYS
     outbox = postgres_database if road in FROM_POSTGRES else f"sqlite:///{tmp_path / 'shop.db'}"
     with contextmanager(ROADS[road])(request) as (to, source):
-        going = Trip(outbox, to, source, postgres_database, tmp_path, number, random.Random(seed), BATCH)
+        going = Trip(outbox, to, source, postgres_database, tmp_path, number, random.Random(SEED), BATCH)
         with trip(going):
             await going.prepare(number // 2)
-            await going.go(kills=KILLS)
+            await going.go(kills=TRIP_KILLS)
             await going.end()
         print(f"{going.kills} kills; {going.hit} messages in flight at those of the relay")
-        assert going.kills >= KILLS // 2, "the trip was over before it was hard"
+        assert going.kills >= TRIP_KILLS // 2, "the trip was over before it was hard"
         going.check()
         await going.check_outbox()
 
@@ -132,9 +128,9 @@ async def test_a_broker_that_is_killed_under_load_loses_nothing_and_every_effect
     road: str, request: pytest.FixtureRequest, postgres_database: str, tmp_path: Path
 ) -> None:
     broker = request.getfixturevalue(KILLED[road])
-    number = FEW - FEW % KEYS
+    number = OUTAGE_MESSAGES - OUTAGE_MESSAGES % KEYS
     with contextmanager(ROADS[road])(request) as (to, source):
-        going = Trip(postgres_database, to, source, postgres_database, tmp_path, number, random.Random(0))
+        going = Trip(postgres_database, to, source, postgres_database, tmp_path, number, random.Random(SEED))
         with trip(going):
             await going.prepare(number)
             await going.go(kills=OUTAGES, broker=broker)
