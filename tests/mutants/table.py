@@ -83,6 +83,12 @@ MUTANTS = [
         (Change("relay.py", "await self._claim(part, 1, alone=True)", "await self._claim(part, 1)"),),
     ),
     Mutant(
+        "the last try does not wait for what is under way",
+        "R8",
+        "the_last_try_of_a_suspect_has_nothing_beside_it",
+        (Change("relay.py", "await asyncio.wait(self._trips)", "pass"),),
+    ),
+    Mutant(
         "renews a lane that it slept through",
         "R10",
         "a_lane_slept_through_is_given_up_and_not_renewed",
