@@ -286,6 +286,12 @@ MUTANTS = [
         "a_settle_that_was_refused_is_repeated",
         (Change("settler.py", "await asyncio.sleep(PAUSE_SECONDS)\n                continue", "return []"),),
     ),
+    Mutant(
+        "repeats a settle without a pause",
+        "R21",
+        "a_database_that_is_away_is_not_hammered",
+        (Change("settler.py", "await asyncio.sleep(PAUSE_SECONDS)\n                continue", "continue"),),
+    ),
     Mutant("claim answer lost, no reconcile", "R22", "a_claim_whose_answer_was_lost_comes_back", (NO_RECONCILE,)),
     Mutant(
         "a message has one try more than it was given",
