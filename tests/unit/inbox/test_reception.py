@@ -594,6 +594,14 @@ async def test_a_handler_that_needs_a_key_is_not_called_without_one(shop: Shop) 
     assert await dead_codes(shop) == ["CORRUPT_PAYLOAD"] * 2
 
 
+def test_a_handler_is_the_same_function_after_it_was_registered() -> None:
+    inbox = an_inbox()
+
+    def charge(message: Message, tx: Any) -> None: ...
+
+    assert inbox.on("*")(charge) is charge
+
+
 def test_a_handler_that_cannot_be_served_is_refused_when_it_is_registered() -> None:
     inbox = an_inbox()
     with pytest.raises(ConfigError, match="two, \\(message, tx\\)"):
