@@ -15,6 +15,7 @@ from tests.mutants.world import LEASE, SEND, TRIES, Answer, World, failing
 from postroom.clock import utcnow
 from postroom.errors import PostroomError
 from postroom.message import Message
+from postroom.relay.settler import PAUSE_SECONDS
 from postroom.store import Query, Retry
 from postroom.transport import Failed, Outcome, Rejected, Unavailable
 
@@ -223,6 +224,21 @@ async def a_settle_that_was_refused_is_repeated(world: World) -> None:
     world.start("relay", lambda *_: Answer(seconds=SEND * 0.4))
     world.doors["relay"][0].next["settle"].extend(["refused"] * 3)
     await world.put("a", "a")
+    await world.until(world.settled)
+    world.check()
+
+
+async def a_database_that_is_away_is_not_hammered(world: World) -> None:
+    """R21. It refuses at once, for two seconds: the settle is repeated a few times a second, and no more."""
+    world.start("relay")
+    refused = world.doors["relay"][0].next["settle"]
+    refused.extend(["refused"] * 1_000)
+    await world.put("a")
+    await world.until(world.delivered)
+    await asyncio.sleep(2)
+    asked = 1_000 - len(refused)
+    assert 5 <= asked <= 2 / PAUSE_SECONDS + 1, f"it was asked {asked} times"
+    refused.clear()
     await world.until(world.settled)
     world.check()
 

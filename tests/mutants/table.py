@@ -83,6 +83,12 @@ MUTANTS = [
         (Change("relay.py", "await self._claim(part, 1, alone=True)", "await self._claim(part, 1)"),),
     ),
     Mutant(
+        "the last try does not wait for what is under way",
+        "R8",
+        "the_last_try_of_a_suspect_has_nothing_beside_it",
+        (Change("relay.py", "await asyncio.wait(self._trips)", "pass"),),
+    ),
+    Mutant(
         "renews a lane that it slept through",
         "R10",
         "a_lane_slept_through_is_given_up_and_not_renewed",
@@ -279,6 +285,12 @@ MUTANTS = [
         "R21",
         "a_settle_that_was_refused_is_repeated",
         (Change("settler.py", "await asyncio.sleep(PAUSE_SECONDS)\n                continue", "return []"),),
+    ),
+    Mutant(
+        "repeats a settle without a pause",
+        "R21",
+        "a_database_that_is_away_is_not_hammered",
+        (Change("settler.py", "await asyncio.sleep(PAUSE_SECONDS)\n                continue", "continue"),),
     ),
     Mutant("claim answer lost, no reconcile", "R22", "a_claim_whose_answer_was_lost_comes_back", (NO_RECONCILE,)),
     Mutant(

@@ -1,13 +1,14 @@
 """The world of a scene: a store in memory behind doors that can be shut, a broker that does as it is told, and relays.
 
 The broker is also the watchman: each message that is sent must stand in a claim of that very relay, in a lane whose lease
-has not run out (invariants I0 and I12 of the model)."""
+has not run out (invariants I0 and I12 of the model). And whoever was claimed as the only one must be the only one (R8)."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from types import ModuleType
 from typing import Any, cast
@@ -18,7 +19,7 @@ from postroom.errors import StoreUnavailable
 from postroom.message import Message
 from postroom.retry import RetryPolicy, Table
 from postroom.store import Query, Record, Store
-from postroom.stores.memory import MemoryStore
+from postroom.stores.memory import MemoryStore, Row
 from postroom.testing.journal import Delivery, Name, Run, check
 from postroom.transport import KEY_STOPPED, NOT_STARTED, Envelope, Failed, Outcome, Sent, TransportCapabilities
 
@@ -118,7 +119,8 @@ class Broker:
         answer = self._script(message, self._world.asked[message.data])
         if not isinstance(answer, Answer):
             answer = Answer(answer, effect=answer is None)
-        await asyncio.sleep(answer.seconds or 0.001)
+        with self._world.on_its_way(self._relay, message):
+            await asyncio.sleep(answer.seconds or 0.001)
         if answer.seconds <= SEND:
             self._world.watch(self._relay, message)
         if answer.effect:
@@ -138,6 +140,8 @@ class World:
         self.relays: dict[str, Any] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
         self.wrong: list[str] = []
+        self._sending: defaultdict[str, list[Message]] = defaultdict(list)
+        """What each relay is sending now."""
         self._put: list[Name] = []
 
     # ── what a scene does ──
@@ -213,13 +217,34 @@ class World:
 
     def watch(self, relay: str, message: Message) -> None:
         """Called when a send begins, and when it ends in its time."""
-        owner = self.relays[relay].owner
-        (row,) = [row for row in self.store._rows.values() if row.message.id == message.id]
+        owner, row = self.relays[relay].owner, self._row_of(message)
         lane, flight = self.store._lanes[row.lane], self.store._in_flight(row)
         if flight is None or flight[0].owner != owner or flight[0].epoch != lane.epoch:
             self.wrong.append(f"{relay} sends {message.data}, which is in no claim of its own")
         elif lane.lease_until is not None and lane.lease_until <= utcnow():
             self.wrong.append(f"{relay} sends {message.data} after its lease ran out")
+
+    @contextmanager
+    def on_its_way(self, relay: str, message: Message) -> Iterator[None]:
+        """While it is sent. What was claimed as the only one has no other beside it (R8)."""
+        sending = self._sending[relay]
+        sending.append(message)
+        if len(sending) > 1 and any(map(self._is_alone, sending)):
+            self.wrong.append(
+                f"{relay} sends {[each.data for each in sending]} at once, one of which is said to be alone"
+            )
+        try:
+            yield
+        finally:
+            sending.remove(message)
+
+    def _is_alone(self, message: Message) -> bool:
+        flight = self.store._in_flight(self._row_of(message))
+        return flight is not None and flight[0].id in self.store._alone
+
+    def _row_of(self, message: Message) -> Row:
+        (row,) = [row for row in self.store._rows.values() if row.message.id == message.id]
+        return row
 
     def check(self, **faults: int) -> None:
         """The judge of every run, and the watchman. *faults*: m3=1 for message 3."""

@@ -113,6 +113,12 @@ def test_a_header_name_is_a_short_token_that_is_not_cloudevents(name: str) -> No
     refusal(headers={name: "x"})
 
 
+def test_a_header_may_be_as_long_as_the_limits_say() -> None:
+    accept(headers={"x" * LIMITS.header_name: "é" * (LIMITS.header_value // 2)})
+    assert "129 bytes" in refusal(headers={"x" * (LIMITS.header_name + 1): ""})
+    assert f"{LIMITS.header_value + 1:,} bytes" in refusal(headers={"x": "x" * (LIMITS.header_value + 1)})
+
+
 @pytest.mark.parametrize("value", ["a\r\nb", "a\nb", "\x00", "\t", "\x9f", "\ud800"])
 def test_a_header_value_has_no_control_characters(value: str) -> None:
     said = refusal(headers={"tenant": value})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -77,6 +77,8 @@ class Dead:
 
 
 Result: TypeAlias = Done | Again | Dead
+Begin: TypeAlias = Callable[[], Awaitable[bool]]
+"""Something to do before a try; False: there is nothing to try any more."""
 
 
 class Broken(Exception):
@@ -132,10 +134,13 @@ class Handling:
         reach("after-counted")
         return attempts
 
-    async def one(self, delivery: Delivery, *, unbury: bool = False, on_record: bool = False) -> Result:
+    async def one(
+        self, delivery: Delivery, *, unbury: bool = False, on_record: bool = False, begin: Begin | None = None
+    ) -> Result:
         """Handle one delivery, and say what is to become of it. A failure is on record when this returns.
 
-        *on_record*: there may be a row that counts its tries, which must not say that it is failing afterwards."""
+        *on_record*: there may be a row that counts its tries, which must not say that it is failing afterwards. *begin* is
+        called when nobody else has it in hand, before it is tried."""
         if delivery.fault is not None:
             return await self._give_up(delivery, NO_EVENT, delivery.fault)
         handler = self._inbox.handler_for(delivery.message.type)
@@ -144,7 +149,7 @@ class Handling:
                 return Done("skipped")
             return await self._give_up(delivery, NO_HANDLER, f"no handler takes the type {delivery.message.type!r}")
         try:
-            known = not await self._within(handler, [delivery], unbury=unbury, on_record=on_record)
+            known = not await self._within(handler, [delivery], unbury=unbury, on_record=on_record, begin=begin)
             if known and on_record and not self._inbox.guard.in_transaction:
                 async with self._store.transaction() as tx:
                     await tx.remember(self._inbox.name, [delivery.identity])
@@ -152,6 +157,8 @@ class Handling:
             raise
         except Busy:
             return Again(BUSY_AGAIN, "BUSY", "another consumer of this name handles it now")
+        except Over:
+            return Done("known")
         except Exception as exc:  # noqa: BLE001 - whatever a handler raises is a result
             return await self._failed(delivery, exc)
         ended = self._ended.pop(delivery.identity, None)
@@ -174,7 +181,13 @@ class Handling:
             return describe(_raised(exc))
 
     async def _within(
-        self, handler: Handler, deliveries: Sequence[Delivery], *, unbury: bool = False, on_record: bool = False
+        self,
+        handler: Handler,
+        deliveries: Sequence[Delivery],
+        *,
+        unbury: bool = False,
+        on_record: bool = False,
+        begin: Begin | None = None,
     ) -> set[Identity]:
         """Handle what is new of these in one transaction; which they were."""
         guard, name = self._inbox.guard, self._inbox.name
@@ -189,6 +202,8 @@ class Handling:
             work = _Work(self._inbox, handler, fresh, unbury, on_record)
             new = set[Identity]()
             if work.messages:
+                if begin is not None and not await begin():
+                    raise Over
                 with processing(self._system, (each for each in deliveries if each.identity in work.messages)):
                     new = await self._run(work)
             done = True
@@ -304,6 +319,10 @@ class Handling:
 
 class Busy(Exception):
     """Another consumer of this name handles it now."""
+
+
+class Over(Exception):
+    """It was handled, or is dead, by the time that it could begin."""
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from postroom.clock import monotonic, utcnow
 from postroom.errors import PostroomError, StoreUnavailable, TransportUnavailable
 from postroom.failpoints import reach
 from postroom.inbox.batches import gather
-from postroom.inbox.handling import Again, Dead, Done, Handling, Result
+from postroom.inbox.handling import Again, Begin, Dead, Done, Handling, Result
 from postroom.inbox.inbox import Handler, Inbox
 from postroom.inbox.lines import Lines
 from postroom.inbox.room import Room
@@ -191,18 +191,22 @@ class Reception:
 
     async def _work(self, key: Hashable, *, singly: int = 0) -> None:
         """Handle a line, one after the other, until it is empty or the next goes with others; the first *singly* do not."""
-        more, failures = True, 0
+        more, failures, put_off = True, 0, False
         while more and not self._stopping.is_set():
             delivery = self._lines.head(key)
             if singly <= 0 and self._in_batches(delivery):
                 self._begin(key)
                 return
             if not self._is_lost(delivery):
-                result = await self._tried(delivery, failed_before=failures > 0)
+                # Whoever had it while it was put off may have failed, and that is on record.
+                result = await self._tried(delivery, failed_before=failures > 0 or put_off)
                 if isinstance(result, Again):
-                    failures += 1
-                    self.tally.done["failed"] += 1
-                    tell_of_failure(delivery, result, most=self._inbox.retry.max_attempts, first=failures == 1)
+                    if result.attempts:
+                        failures += 1
+                        self.tally.done["failed"] += 1
+                        tell_of_failure(delivery, result, most=self._inbox.retry.max_attempts, first=failures == 1)
+                    else:  # another handles it now: that is no failure
+                        put_off = True
                     await self._pause(result.after.total_seconds())
                     continue
                 if result is None:
@@ -210,13 +214,14 @@ class Reception:
                 if isinstance(result, Dead):
                     tell_of_death(delivery, result, first=failures == 0)
                 await self._settled(delivery, result)
-            singly, failures = singly - 1, 0
+            singly, failures, put_off = singly - 1, 0, False
             more = self._lines.done(key)
 
     async def _tried(self, delivery: Delivery, *, failed_before: bool) -> Result | None:
         """What came of one try; None when it was stopped before.
 
-        One that was delivered before is counted first: it may be what killed the process that had it."""
+        One that was delivered before is counted before it begins: it may be what killed the process that had it. That another
+        has it in hand is no try."""
         is_suspect, is_requeued = self._handling.is_suspect(delivery), _is_requeued(delivery)
         chance: Try | Done | Dead | None = Try(alone=False)
         if is_suspect:
@@ -226,13 +231,27 @@ class Reception:
         if not isinstance(chance, Try):
             return chance
         async with self._room.alone() if chance.alone else self._room.shared:
-            if is_suspect and not self._stopping.is_set():
-                count = partial(self._handling.count, delivery)
-                if await self._patiently(count, StoreUnavailable, "handled") == 0 and not is_requeued:
-                    return Done("known")
-            handle = partial(self._handling.one, delivery, unbury=is_requeued, on_record=is_suspect or failed_before)
+            begin = self._counting(delivery) if is_suspect else None
+            handle = partial(
+                self._handling.one,
+                delivery,
+                unbury=is_requeued,
+                on_record=is_suspect or failed_before,
+                begin=begin,
+            )
             with self._tasks.holding([delivery]):
                 return await self._patiently(handle, StoreUnavailable, "handled")
+
+    def _counting(self, delivery: Delivery) -> Begin:
+        """Counts the try of a suspect: once, however often it begins because the database was away."""
+        tries: list[int] = []
+
+        async def begin() -> bool:
+            if not tries:
+                tries.append(await self._handling.count(delivery))
+            return tries[0] > 0 or _is_requeued(delivery)
+
+        return begin
 
     async def _patiently(
         self, work: Callable[[], Awaitable[Came]], gone: type[PostroomError], what: str

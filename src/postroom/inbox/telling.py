@@ -18,8 +18,6 @@ ERROR_MAX = 200
 
 def tell_of_failure(delivery: Delivery, failed: Again, *, most: int, first: bool) -> None:
     """A try failed, and there is another."""
-    if not failed.attempts:  # another handles it now: that is no failure
-        return
     cause = failed.cause if first else None
     log.warning(
         "%s failed, try %d of %d, next try in %s: %s: %s",

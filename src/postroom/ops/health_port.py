@@ -57,8 +57,8 @@ class HealthPort:
             self._answering.add(task)
             task.add_done_callback(self._answering.discard)
         try:
-            # Whoever went away, or sends nothing, is not worth a word.
-            with suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
+            # Whoever went away, or sends nothing, is not worth a word. Nor is that we end: some Pythons log a cancelled task.
+            with suppress(OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
                 async with asyncio.timeout(REQUEST_SECONDS):
                     writer.write(await self._answer(reader))
                     await writer.drain()

@@ -385,6 +385,14 @@ class LetsAKeyPassItsWaitingHead(Saboteur):
         return {str(row.message.key) for row in self._rows.values() if row.outcome == "dead" and row.parks}
 
 
+class HoldsAKeyThatRecovered(Saboteur):
+    caught_by = "test_a_key_that_recovered_does_not_wait_again_when_the_clock_is_set_back"
+
+    def _held(self, lane: int, now: datetime) -> set[str]:
+        sent = [row for row in self._rows.values() if row.lane == lane and row.outcome == "published"]
+        return super()._held(lane, now) | {str(row.message.key) for row in sent if not row.due(now)}
+
+
 class ForgetsToPark(Saboteur):
     caught_by = "test_a_dead_head_parks_its_key"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from tests.unit.cli.inboxes import BAD, GOOD, billing, consume
 from tests.unit.cli.running import Desk
@@ -26,6 +28,17 @@ def test_status_counts_by_consumer(handled: Desk) -> None:
     assert row.split() == ["billing", "1", "0", "1", "0"]
     objects = handled("inbox", "status", "--json").objects()
     assert objects == [{"consumer": "billing", "handled": 1, "failing": 0, "dead": 1, "requeued": 0}]
+
+
+def test_the_table_of_a_status_is_aligned_and_cuts_only_names_where_it_must(handled: Desk) -> None:
+    head, row = handled("inbox", "status").out.splitlines()
+    assert [row.index("billing"), *(number.end() for number in re.finditer(r"\d", row))] == [
+        head.index("CONSUMER"),
+        *(title.end() for title in re.finditer(r"HANDLED|FAILING|DEAD|REQUEUED", head)),
+    ]
+    narrow = handled("inbox", "status", COLUMNS="40").out.splitlines()
+    assert max(map(len, narrow)) <= 40
+    assert narrow[1].split() == ["billi…", "1", "0", "1", "0"]
 
 
 def test_of_an_inbox_with_nothing_in_it_that_is_said(desk: Desk) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.cli.running import Desk
 
 from postroom.relay import presence
-from postroom.store import RelayInfo, Retry
+from postroom.store import OPEN, SETTLED, RelayInfo, Retry
 from postroom.stores import open_store
 
 
@@ -29,6 +29,11 @@ def test_json_has_the_promised_keys(desk: Desk) -> None:
         "lanes": {"total": 64, "owned": 0, "free": 64, "owners": {}},
         "relays": [],
     }
+
+
+def test_for_people_an_empty_outbox_has_none_of_any_status(desk: Desk) -> None:
+    rows = [line.split() for line in desk("status").out.splitlines()[1:8]]
+    assert [row[:2] for row in rows] == [[name, "0"] for name in (*OPEN, *SETTLED)]
 
 
 def test_counts_lag_lanes_and_relays_are_shown(desk: Desk) -> None:

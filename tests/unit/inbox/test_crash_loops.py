@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -13,7 +14,7 @@ from tests.unit.inbox.shops import IDLE, Shop, an_inbox, paid
 
 from postroom.clock import utcnow
 from postroom.errors import StoreUnavailable
-from postroom.inbox import BusinessKey, Reception
+from postroom.inbox import BusinessKey, Reception, RedisGuard, handling
 from postroom.inbox.suspects import Try, judged
 from postroom.inbox_store import UNFINISHED, DeadQuery, Known, KnownQuery, Outcome
 from postroom.message import Message
@@ -182,6 +183,41 @@ async def test_with_a_guard_of_its_own_a_suspect_that_worked_is_not_left_failing
     await reception(shop, inbox).run(until_idle=IDLE)
     assert list(await shop.desk.effects()) == ["a"]
     assert await shop.desk.store.counts() == {"billing": {"handled": 1}}
+
+
+async def test_to_find_it_in_anothers_hand_costs_a_suspect_no_try(
+    shop: Shop, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that was killed leaves its hold in Redis, for longer than all the tries would take."""
+    monkeypatch.setattr(handling, "BUSY_AGAIN", timedelta(milliseconds=20))
+    dead = RedisGuard(f"{redis_url}/0", ttl=timedelta(days=8), hold=timedelta(seconds=0.5))
+    inbox = an_inbox(f"billing-{uuid4()}", guard=RedisGuard(f"{redis_url}/0", ttl=timedelta(days=8)))
+    inbox.on("*")(lambda message, tx: shop.insert(tx, message.data))
+    message = paid(1)
+    await dead.open(inbox.name)
+    await dead.enter(inbox.name, [shop.identity(message)])
+    await dead.close()
+    shop.send(message)
+    async with asyncio.timeout(20):
+        tally = await reception(shop, inbox).run(until_idle=IDLE)
+    assert tally.done == {"handled": 1}
+    (known,) = await shop.desk.store.known(KnownQuery())
+    assert (known.outcome, known.attempts) == ("handled", 1)
+
+
+async def test_a_suspect_that_is_done_with_by_the_time_it_is_counted_is_not_tried(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inbox, calls = an_inbox(guard=BusinessKey("charges_key")), list[object]()
+    inbox.on("*")(lambda message, tx: calls.append(message.data))
+
+    async def handled_meanwhile(*_: object) -> int:
+        return 0
+
+    monkeypatch.setattr(shop.desk.store, "failed", handled_meanwhile)
+    shop.send(paid(1))
+    assert (await reception(shop, inbox).run(until_idle=IDLE)).done == {"known": 1}
+    assert calls == []
 
 
 async def test_a_requeued_message_is_counted_before_it_is_handled(shop: Shop) -> None:

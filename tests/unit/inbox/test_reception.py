@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -13,10 +14,12 @@ import pytest
 from tests.unit.inbox.shops import IDLE, QUICK, TOPIC, Shop, an_inbox, paid
 
 from postroom.errors import ConfigError, PostroomError, StoreUnavailable
-from postroom.inbox import BusinessKey, Fault, Inbox, KeyedMessage, Reception, Retryable, Unacceptable
+from postroom.inbox import BusinessKey, Fault, Inbox, KeyedMessage, Reception, Retryable, Unacceptable, handling
+from postroom.inbox.guards import Entry, Outside
 from postroom.inbox_store import DeadQuery
 from postroom.message import Message
 from postroom.outbox import Outbox
+from postroom.transport import Identity
 from postroom.transports.memory import MemoryConsumer
 
 
@@ -589,6 +592,14 @@ async def test_a_handler_that_needs_a_key_is_not_called_without_one(shop: Shop) 
     assert await dead_codes(shop) == ["CORRUPT_PAYLOAD"] * 2
 
 
+def test_a_handler_is_the_same_function_after_it_was_registered() -> None:
+    inbox = an_inbox()
+
+    def charge(message: Message, tx: Any) -> None: ...
+
+    assert inbox.on("*")(charge) is charge
+
+
 def test_a_handler_that_cannot_be_served_is_refused_when_it_is_registered() -> None:
     inbox = an_inbox()
     with pytest.raises(ConfigError, match="two, \\(message, tx\\)"):
@@ -718,6 +729,59 @@ async def test_an_error_that_only_mentions_the_business_key_does_not_lose_the_me
     tally = await shop.receive(inbox)
     assert (tally.done["known"], tally.done["dead"]) == (0, 1)
     assert await dead_codes(shop) == ["MAX_ATTEMPTS"]
+
+
+# ── a guard whose message another has in hand ──
+
+
+@dataclass(slots=True)
+class BusyAtFirst(Outside):
+    """Another has it when it is first asked for, and not any more then."""
+
+    in_transaction: bool = False
+    asked: int = 0
+
+    async def enter(self, consumer: str, events: Collection[Identity]) -> Entry:
+        self.asked += 1
+        return Entry(frozenset(), frozenset(events)) if self.asked == 1 else Entry(frozenset(events))
+
+
+@pytest.fixture
+def _not_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handling, "BUSY_AGAIN", timedelta(milliseconds=20))
+
+
+@pytest.mark.usefixtures("_not_for_long")
+async def test_after_it_was_put_off_its_first_failure_is_still_the_first(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    """That is the one which is told with its traceback."""
+    inbox, calls = an_inbox(guard=BusyAtFirst()), list[object]()
+
+    @inbox.on("*")
+    async def charge(message: Message, tx: Any) -> None:
+        calls.append(message.data)
+        if len(calls) < 3:
+            raise OSError("the bank is closed")
+
+    shop.send(paid(1))
+    async with asyncio.timeout(20):
+        tally = await shop.receive(inbox)
+    assert tally.done == {"failed": 2, "handled": 1}
+    told = [record for record in caplog.records if "the bank is closed" in record.message]
+    assert [bool(record.exc_info) for record in told] == [True, False]
+
+
+@pytest.mark.usefixtures("_not_for_long")
+async def test_what_failed_elsewhere_while_it_was_put_off_is_not_left_failing(shop: Shop) -> None:
+    inbox, message = an_inbox(guard=BusyAtFirst()), paid(1)
+    inbox.on("*")(lambda message, tx: None)
+    await shop.desk.store.failed(inbox.name, shop.identity(message), "HANDLER_ERROR", "the bank is closed")
+    shop.send(message)
+    async with asyncio.timeout(20):
+        tally = await shop.receive(inbox)
+    assert tally.done == {"handled": 1}
+    assert await shop.desk.store.counts() == {inbox.name: {"handled": 1}}
 
 
 async def test_an_error_that_is_nobodys_ends_the_reception_loudly(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

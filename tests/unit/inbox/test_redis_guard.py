@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Collection
 from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from tests.unit.inbox.shops import Shop, an_inbox, paid
+from tests.unit.inbox.shops import IDLE, TOPIC, Shop, an_inbox, paid
 
 from postroom.errors import ConfigError, StoreUnavailable
-from postroom.inbox import RedisGuard, Unacceptable
+from postroom.inbox import Reception, RedisGuard, Unacceptable, handling
+from postroom.inbox.guards import Entry
 from postroom.message import Message
 from postroom.testing.contracts.inbox import an_event
 from postroom.transport import Identity
@@ -59,6 +61,45 @@ async def test_while_one_handles_a_message_another_waits_and_then_knows_it(redis
     assert (entry.new, entry.busy) == (frozenset(), frozenset())
     assert (await two.enter("mailing", [event])).new == {event}
     await asyncio.gather(one.close(), two.close())
+
+
+class Telling(RedisGuard):
+    """Says when another has what it wants."""
+
+    def __init__(self, url: str, met: asyncio.Event) -> None:
+        super().__init__(f"{url}/0", ttl=LONG)
+        self._met = met
+
+    async def enter(self, consumer: str, events: Collection[Identity]) -> Entry:
+        entry = await super().enter(consumer, events)
+        if entry.busy:
+            self._met.set()
+        return entry
+
+
+async def test_what_another_consumer_has_in_hand_is_put_off_and_has_one_effect(
+    shop: Shop, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same message comes to both, and whoever has it waits until the other met it."""
+    monkeypatch.setattr(handling, "BUSY_AGAIN", timedelta(milliseconds=20))
+    name, met, groups = f"billing-{uuid4()}", asyncio.Event(), ("one", "two")
+
+    def a_consumer(group: str) -> Reception:
+        inbox = an_inbox(name, guard=Telling(redis_url, met))
+
+        @inbox.on("*")
+        async def charge(message: Message, tx: Any) -> None:
+            await met.wait()
+            await shop.ainsert(tx, message.data)
+
+        return shop.reception(inbox, group=group)
+
+    shop.send(paid(1))
+    async with asyncio.timeout(20):
+        tallies = await asyncio.gather(*(a_consumer(group).run(until_idle=IDLE) for group in groups))
+    assert list(await shop.desk.effects()) == ["1"]
+    assert tallies[0].done + tallies[1].done == Counter(handled=1, known=1), "to be put off is no failure"
+    assert all(not shop.broker.groups[TOPIC, group].open for group in groups), "both are done with it"
 
 
 async def test_one_that_died_is_followed_when_its_hold_is_over(redis_url: str) -> None:

@@ -176,6 +176,29 @@ async def test_whoever_says_nothing_holds_up_nobody(monkeypatch: pytest.MonkeyPa
         writer.close()
 
 
+async def test_who_still_waits_for_an_answer_when_it_closes_is_let_go_without_a_word(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    begun, over = asyncio.Event(), asyncio.Event()
+
+    async def never() -> Health:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            over.set()
+        return FINE
+
+    async with HealthPort(ANY, live=lambda: FINE, ready=never) as port:
+        reader, writer = await asyncio.open_connection(*port.address)
+        writer.write(b"GET /readyz HTTP/1.1\r\n\r\n")
+        await begun.wait()
+    assert over.is_set()
+    assert await asyncio.wait_for(reader.read(), 20) == b""
+    assert caplog.text == ""
+    writer.close()
+
+
 async def test_a_port_in_use_is_one_sentence() -> None:
     async with HealthPort(ANY, live=lambda: FINE, ready=_fine) as port:
         with pytest.raises(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from postroom.config import RelayConfig, RouteConfig, Settings
 from postroom.errors import ConfigError
 from postroom.relay import Route, routes_from
+from postroom.relay.opening import relay_from
 from postroom.relay.routes import Routes
 from postroom.retry import RetryPolicy
 from postroom.settings import load
@@ -272,6 +274,23 @@ def test_a_route_is_unreachable_only_when_that_is_sure(earlier: str, later: str,
             Settings(routes=routes)
     half = (routes[0], replace(routes[1], pattern=(later, "else")))
     assert Settings(routes=half).routes == half
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        (Settings(), "A relay needs a store: set POSTROOM_STORE"),
+        (Settings(to="null://"), "A relay needs a store: set POSTROOM_STORE"),
+        (Settings(store="sqlite:///shop.db"), "A relay needs somewhere to go: set POSTROOM_TO"),
+    ],
+)
+def test_a_relay_without_a_store_or_a_way_out_is_not_opened(settings: Settings, sentence: str) -> None:
+    async def open_it() -> None:
+        async with relay_from(settings):
+            pytest.fail("it was opened")
+
+    with pytest.raises(ConfigError, match=sentence):
+        asyncio.run(open_it())
 
 
 def test_the_url_of_a_route_may_come_from_a_file(toml: Path) -> None:

@@ -7,7 +7,6 @@ import gc
 import json
 import warnings
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -120,24 +119,20 @@ async def test_the_lines_are_looked_up_by_their_index(store: MongoStore, mongo_d
     assert after["line_1_seq_1"] > before["line_1_seq_1"]
 
 
-async def test_a_watch_that_cannot_be_says_so_and_ends_when_cancelled(store: MongoStore) -> None:
-    told: list[int] = []
-    watching = asyncio.create_task(store.watch(lambda: told.append(1)))
-    while not told:
-        await asyncio.sleep(0.01)
-    with suppress(StoreUnavailable):
-        await store._server.client.drop_database(store._server.database.name)
+async def test_a_watch_whose_database_is_dropped_says_so(store: MongoStore) -> None:
+    stands = asyncio.Event()
+    watching = asyncio.create_task(store.watch(stands.set))
+    await stands.wait()
+    await store._server.client.drop_database(store._server.database.name)
+    with pytest.raises(StoreUnavailable):
         async with asyncio.timeout(10):
             await watching
-        pytest.fail("a watch of nothing went on")
-    assert watching.done()
 
 
 async def test_a_watch_ends_soon_when_cancelled(store: MongoStore) -> None:
-    told: list[int] = []
-    watching = asyncio.create_task(store.watch(lambda: told.append(1)))
-    while not told:
-        await asyncio.sleep(0.01)
+    stands = asyncio.Event()
+    watching = asyncio.create_task(store.watch(stands.set))
+    await stands.wait()
     watching.cancel()
     async with asyncio.timeout(4):
         await asyncio.wait([watching])
@@ -244,9 +239,9 @@ async def test_a_key_that_is_freed_while_it_is_walked_past_moves_again(
         await shelve(self, session, lane, choice)
 
     monkeypatch.setattr(CloserLook, "_shelve", meanwhile)
-    came = await relay.seqs()
+    came = await relay.seqs() or await relay.seqs()
     assert discarded == [1]
-    assert came or await relay.seqs() == [waiting]
+    assert came == [waiting], "it came at once, or with the next claim"
 
 
 async def test_the_dead_are_in_a_collection_of_their_own_and_seen_as_before(

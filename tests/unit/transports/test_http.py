@@ -185,7 +185,7 @@ async def test_without_a_secret_nothing_is_signed(receiver: Receiver, open_publi
     assert not [name for name in receiver.requests[0].headers if name.lower().startswith("webhook-")]
 
 
-@pytest.mark.parametrize("secret", ["whsec_not base64!", "whsec_", "", "whsec_é"])
+@pytest.mark.parametrize("secret", ["whsec_not base64!", "whsec_bmV3!", "whsec_", "", "whsec_é"])
 def test_a_secret_that_is_none_is_refused_and_not_shown(secret: str) -> None:
     with pytest.raises(ConfigError) as caught:
         HttpPublisher("https://shop.example", secrets=[secret])

@@ -14,6 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 import uvicorn
+from multidict import CIMultiDict
 from starlette.applications import Starlette
 from starlette.routing import Route
 from tests.servers.ports import free_port
@@ -280,6 +281,21 @@ async def test_what_is_no_event_is_refused_and_says_why(
     assert (answered, problem["status"]) == (status, status)
     assert why in problem["detail"]
     assert answer_headers["content-type"] == "application/problem+json"
+    assert await place.desk.receive(1, wait=timedelta(0)) == []
+
+
+@pytest.mark.parametrize("name", ["ce-id", "webhook-id"])
+async def test_an_event_that_says_one_thing_twice_is_refused_whatever_it_is_signed_with(
+    serve: Serve, name: str
+) -> None:
+    place = await serve(secrets=[SECRET])
+    twice = [*EVENT.items(), (name, "one"), (name, "two")]
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(place.url, data=b"1", headers=CIMultiDict(twice)) as response,
+    ):
+        assert response.status == 400
+        assert f"Its header {name} is there twice" in (await response.json(content_type=None))["detail"]
     assert await place.desk.receive(1, wait=timedelta(0)) == []
 
 

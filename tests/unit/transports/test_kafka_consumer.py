@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
+from threading import Event
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer as Librdkafka
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaError, TopicPartition
 from tests.servers.broker import LOCKED, LOCKED_PASSWORD, Broker
 from tests.servers.ports import free_port
 from tests.servers.topics import fresh_topic, servers_of
@@ -222,6 +223,43 @@ async def test_closing_is_quick_when_nobody_answers(kafka_broker: Broker) -> Non
 async def _receive_for_ever(consumer: KafkaConsumer) -> None:
     while True:
         await consumer.receive(1, wait=SECOND / 10)
+
+
+@pytest.mark.parametrize(("sign", "quick"), [("no answer", 0.0), ("a broken connection", 1000.0)])
+async def test_nothing_is_handed_out_while_it_is_doubtful_that_the_broker_is_there(
+    kafka_url: str, kafka_topic: str, open_consumer: Open, monkeypatch: pytest.MonkeyPatch, sign: str, quick: float
+) -> None:
+    silent, asked, answered = Event(), Event(), Event()
+    noting: list[Callable[[KafkaError], None]] = []
+
+    class Silent(Librdkafka):
+        """When it is told so, whoever asks for the topics has no answer until the end."""
+
+        def __init__(self, settings: dict[str, Any]) -> None:
+            noting.append(settings["error_cb"])
+            super().__init__(settings)
+
+        def list_topics(self, *args: Any, **options: Any) -> Any:
+            if silent.is_set():
+                asked.set()
+                answered.wait(60)
+            return super().list_topics(*args, **options)
+
+    monkeypatch.setattr(reader, "Consumer", Silent)
+    monkeypatch.setattr(reader, "PROBE_QUICK", quick)
+    consumer = await open_consumer(kafka_url, kafka_topic)
+    await publish(kafka_url, kafka_topic, *numbered(1))
+    (delivery,) = await receive(consumer, 1)
+    silent.set()
+    if sign == "a broken connection":
+        noting[-1](KafkaError(KafkaError._TRANSPORT))
+    await until(asked.is_set, "it asks whether the broker is there")
+    await consumer.nack(delivery)
+    try:
+        assert await consumer.receive(1, wait=SECOND / 10) == []
+    finally:
+        answered.set()
+    assert data_of(await receive(consumer, 1)) == [0]
 
 
 async def test_whom_the_broker_does_not_know_is_told_so(kafka_broker: Broker) -> None:

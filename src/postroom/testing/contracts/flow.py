@@ -303,6 +303,14 @@ class FlowContract(StoreCase):
         later = await put(store, "a", "a")
         assert await relay.seqs(now=now) == later
 
+    async def test_a_key_that_recovered_does_not_wait_again_when_the_clock_is_set_back(self, store: Store) -> None:
+        await put(store, "a")
+        relay = await a_relay(store)
+        await relay.settle(await relay.claim(), RETRY)
+        await relay.settle(await relay.claim(now=NOON + 10 * SECOND), now=NOON + 10 * SECOND)
+        later = await put(store, "a")
+        assert await relay.seqs(now=NOON + 9 * SECOND) == later
+
     async def test_many_waiting_messages_do_not_hide_the_others_behind_them(self, store: Store) -> None:
         relay = await a_relay(store)
         beside = await a_key_beside(relay, "a")
