@@ -253,7 +253,7 @@ async def test_nothing_is_handed_out_while_it_is_doubtful_that_the_broker_is_the
     silent.set()
     if sign == "a broken connection":
         noting[-1](KafkaError(KafkaError._TRANSPORT))
-    await until(asked.is_set, "it asks whether the broker is there")
+    await until_async(asked.is_set, "it asks whether the broker is there")
     await consumer.nack(delivery)
     try:
         assert await consumer.receive(1, wait=SECOND / 10) == []
