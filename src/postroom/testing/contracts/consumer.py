@@ -122,6 +122,12 @@ class ConsumerContract:
         await bench.come_back()
         await (await bench.consumer()).open()
 
+    async def test_opening_twice_is_once(self, bench: Bench) -> None:
+        consumer = await bench.consumer()
+        await consumer.open()
+        await bench.publish(a_message(data=1))
+        assert [each.message.data for each in await receive(consumer, 1)] == [1]
+
     async def test_a_message_is_received_as_it_was_given(self, bench: Bench) -> None:
         consumer = await bench.consumer()
         message = a_message(

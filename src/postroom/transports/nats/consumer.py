@@ -46,6 +46,10 @@ class NatsConsumer:
 
     async def open(self) -> None:
         self._is_closed = False
+        if self._pulling is not None and not self._pulling.is_over:
+            return
+        if self._pulling is not None:
+            await self._pulling.connection.drop()
         await self._connect(warn=True)
 
     async def receive(self, limit: int, *, wait: timedelta) -> Sequence[Delivery]:

@@ -112,7 +112,7 @@ def test_the_tables_go_again_but_not_with_a_message_that_nobody_received(project
 def test_the_tables_stay_while_the_inbox_remembers_something(small: Project, tmp_path: Path) -> None:
     small.migrate()
     with closing(sqlite3.connect(tmp_path / "shop.db")) as connection, connection:
-        connection.execute("INSERT INTO inbox VALUES ('shop', 'a', 'handled', 1, 1, NULL, NULL)")
+        connection.execute("INSERT INTO inbox VALUES ('billing', 'shop', 'a', 'handled', 1, 1, NULL, NULL)")
     assert "The inbox remembers 1 message" in small.manage("migrate", "postroom", "zero").stderr
     assert "inbox" in tables_in(tmp_path / "shop.db")
 

@@ -271,8 +271,8 @@ async def test_tables_that_hold_what_somebody_needs_are_not_dropped(home: Home, 
         drop(connection)
     home.sql("UPDATE outbox SET outcome = 'published'")
     at = "1" if home.dialect == "sqlite" else "'2026-01-01'"
-    handled = f"'billing', '0190d4e1-0000-7000-8000-000000000000', 'handled', 1, {at}"
-    home.sql(f"INSERT INTO inbox (consumer, message_id, outcome, attempts, at) VALUES ({handled})")
+    handled = f"'billing', 'shop', '0190d4e1-0000-7000-8000-000000000000', 'handled', 1, {at}"
+    home.sql(f"INSERT INTO inbox (consumer, source, message_id, outcome, attempts, at) VALUES ({handled})")
     with pytest.raises(StoreError, match="1 rows of the inbox"), engine.begin() as connection:
         drop(connection)
     with engine.begin() as connection:
