@@ -63,7 +63,7 @@ def decode(body: bytes) -> Any:
     """
     try:
         text = body.decode()
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
+        value = _read(text)
     except RecursionError:
         raise _too_deep() from None
     except ValueError as exc:  # UnicodeDecodeError and JSONDecodeError are ValueErrors, as is a number of 5,000 digits
@@ -145,3 +145,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON number")
+
+
+_read = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant).decode
+"""Made once: `json.loads` makes its decoder anew for every value that is read in a way of one's own."""

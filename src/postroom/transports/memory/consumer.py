@@ -9,6 +9,7 @@ from datetime import timedelta
 from postroom.clock import monotonic
 from postroom.errors import InvalidMessage, TransportRefused, TransportUnavailable
 from postroom.message import Message, cloudevent, from_cloudevent
+from postroom.text import is_storable
 from postroom.transport import ConsumerCapabilities, Delivery
 from postroom.transports.memory.broker import Group, MemoryBroker, Open
 
@@ -87,6 +88,12 @@ class MemoryConsumer:
 
 def _fault(message: Message) -> str | None:
     """Why it is none of ours, as a reader of CloudEvents would say."""
+    names = [message.type, message.key, message.aggregate, message.correlation_id, message.causation_id]
+    names += [message.traceparent, message.idempotency_key, message.content_type]
+    if message.headers:
+        names += [*message.headers, *message.headers.values()]
+    if message.type and is_storable("".join(name for name in names if name)):
+        return None
     try:
         from_cloudevent(cloudevent(message, ""), None, message.headers)
     except InvalidMessage as exc:
