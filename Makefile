@@ -9,7 +9,8 @@ CORE := $(VENV)/.core
 DEV := $(VENV)/.dev
 BUILD := $(VENV)/.build
 PIP = $(PYTHON) -m pip --python $(BIN)/python install --quiet --disable-pip-version-check
-WORKERS ?= auto
+# Tests wait for servers more than they compute: two of them for each processor.
+WORKERS ?= $(shell expr 2 \* $$(nproc 2>/dev/null || echo 1))
 
 .PHONY: help demo quick test proof check servers bench format docs wheel clean
 
@@ -23,7 +24,7 @@ demo: $(CORE) ## Watch orders and their messages travel, through faults, to a pr
 
 test: $(DEV) ## Run the whole suite against real servers; what cannot be had is listed loudly
 	@echo "==> The tests: $$($(BIN)/python --version), $(WORKERS) workers; servers are started as they are needed"
-	@$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --durations=10 $(ARGS)
 
 proof: $(DEV) ## Kill, stop and starve everything for as long as it is given (ARGS="--minutes 10 --seed 7")
 	@$(BIN)/python -m tests.proof $(ARGS)
