@@ -29,8 +29,8 @@ RELAYS = 6
 LEASE_SECONDS = 3.0
 ASLEEP_SECONDS = LEASE_SECONDS + 1
 ASLEEP_MOST = 2
-CAUGHT_SECONDS = 5.0
-"""How long a fault waits for a relay to have something in flight."""
+CAUGHT_SECONDS = 10.0
+"""How long a fault waits for any relay to have something in flight."""
 OPTIONS = ["--lease", "3s", "--send-timeout", "1s", "--poll", "100ms", "--batch", "8", "--max-attempts", "5"]
 OPTIONS += ["--backoff", "100ms,200ms"]
 HANDLER = """
@@ -117,16 +117,15 @@ class Storm:
             asleep = sum(process.asleep for process in self.running)
             if kinds[-1] == "sleep" and asleep >= ASLEEP_MOST:
                 kinds.insert(0, kinds.pop())
-            if (victim := await self.victim()) is not None:
-                await self.strike(kinds.pop(), victim)
+            if await self.victims():
+                await self.strike(kinds.pop())
             if self.dice.random() < 0.2:
                 await self.requeue_the_dead()
 
-    async def victim(self) -> Process | None:
-        """A relay that is awake and at work."""
+    async def victims(self) -> list[Process]:
+        """The relays that are awake and at work."""
         at_work = await self.at_work()
-        awake = [process for process in self.running if not process.asleep and process.name in at_work]
-        return self.dice.choice(awake) if awake else None
+        return [process for process in self.running if not process.asleep and process.name in at_work]
 
     async def at_work(self) -> set[str]:
         """Who has come so far as to say so in the database: before that, a signal would just end it."""
@@ -139,13 +138,14 @@ class Storm:
                 self.look_for_deserters()
                 await asyncio.sleep(0.05)
 
-    async def strike(self, kind: str, victim: Process) -> None:
+    async def strike(self, kind: str) -> None:
         self.faults[kind] += 1
         if kind == "end":
+            victim = self.dice.choice(await self.victims())
             victim.popen.send_signal(signal.SIGTERM)
             self.leaving.append(victim)
         else:
-            await self.catch(victim)
+            victim = await self.catch()
             await self.note_what_it_holds(victim)
         if kind == "sleep":
             return
@@ -156,22 +156,26 @@ class Storm:
         self.running.remove(victim)
         self.start()
 
-    async def catch(self, victim: Process) -> None:
-        """Stop it while something of it is in flight, as the database says: one that holds nothing goes on, and is caught
-        again when it does. After a while it is left stopped as it is."""
+    async def catch(self) -> Process:
+        """Stop a relay while something of it is in flight, as the database says: one that holds nothing by then goes on, and
+        another is looked for. After a while it is left stopped as it is."""
         clock = asyncio.get_running_loop()
         end = clock.time() + CAUGHT_SECONDS
         while True:
+            awake = await self.victims()
+            holding = [process for process in awake if await self.held_by(process)]
+            if not holding and clock.time() <= end:
+                await asyncio.sleep(0.01)
+                continue
+            victim = self.dice.choice(holding or awake)
             victim.popen.send_signal(signal.SIGSTOP)
             victim.asleep = True
             # By the clock, whatever else waits: it may have stopped with a lock in its hand that we are waiting for.
             waking = clock.call_later(ASLEEP_SECONDS, victim.wake)
             if await self.held_by(victim) or clock.time() > end:
-                return
+                return victim
             waking.cancel()
             victim.wake()
-            while not await self.held_by(victim) and clock.time() <= end:
-                await asyncio.sleep(0.01)
 
     async def held_by(self, victim: Process) -> list[Record]:
         """What it has in flight."""
