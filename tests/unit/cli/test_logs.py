@@ -50,7 +50,8 @@ def run(desk: Desk, *options: str) -> list[str]:
 def test_the_first_failure_has_the_traceback_and_the_users_lines_are_there(desk: Desk, way: str) -> None:
     shop(desk, way=way)
     lines = run(desk)
-    assert re.fullmatch(rf"{TIME}INFO shop.billing: charging order-7", lines[0]), lines
+    # Two keys are two threads: either may be the first.
+    assert [line for line in lines if re.fullmatch(rf"{TIME}INFO shop.billing: charging order-7", line)], lines
     (at,) = [number for number, line in enumerate(lines) if "try 1 of 2" in line]
     told = rf"{TIME}WARNING postroom.inbox: Message {BAD} \(order.paid, key order-8\) failed, try 1 of 2, next try in 10ms: "
     assert re.match(
