@@ -12,7 +12,7 @@ PIP = $(PYTHON) -m pip --python $(BIN)/python install --quiet --disable-pip-vers
 # Tests wait for servers more than they compute: two of them for each processor.
 WORKERS ?= $(shell expr 2 \* $$(nproc 2>/dev/null || echo 1))
 
-.PHONY: help demo quick test proof check servers bench format docs wheel clean
+.PHONY: help demo test proof check servers bench format docs wheel clean
 
 help: ## Show what can be made
 	@echo "Postroom: your data and your message, one commit."
