@@ -117,8 +117,8 @@ class Storm:
             asleep = sum(process.asleep for process in self.running)
             if kinds[-1] == "sleep" and asleep >= ASLEEP_MOST:
                 kinds.insert(0, kinds.pop())
-            if await self.victims():
-                await self.strike(kinds.pop())
+            if awake := await self.victims():
+                await self.strike(kinds.pop(), awake)
             if self.dice.random() < 0.2:
                 await self.requeue_the_dead()
 
@@ -138,10 +138,10 @@ class Storm:
                 self.look_for_deserters()
                 await asyncio.sleep(0.05)
 
-    async def strike(self, kind: str) -> None:
+    async def strike(self, kind: str, awake: list[Process]) -> None:
         self.faults[kind] += 1
         if kind == "end":
-            victim = self.dice.choice(await self.victims())
+            victim = self.dice.choice(awake)
             victim.popen.send_signal(signal.SIGTERM)
             self.leaving.append(victim)
         else:
@@ -164,7 +164,7 @@ class Storm:
         while True:
             awake = await self.victims()
             holding = [process for process in awake if await self.held_by(process)]
-            if not holding and clock.time() <= end:
+            if not awake or (not holding and clock.time() <= end):
                 await asyncio.sleep(0.01)
                 continue
             victim = self.dice.choice(holding or awake)
