@@ -12,7 +12,7 @@ from pymongo import MongoClient, WriteConcern
 from pymongo.collection import Collection
 
 from bench.messages import messages
-from postroom.outbox import Outbox
+from postroom.outbox.outbox import Outbox
 
 BATCH = 2_000
 CHUNK = 5_000

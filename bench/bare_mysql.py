@@ -12,8 +12,8 @@ import time
 import asyncmy
 
 from bench.messages import messages
-from postroom.outbox import Outbox
-from postroom.stores.mysql.address import Address
+from postroom.outbox.outbox import Outbox
+from postroom.stores.mysql.url import MySQLUrl
 
 BATCH = 2_000
 KEYS = 5_000
@@ -40,7 +40,7 @@ def published(url: str) -> int:
 
 
 async def _drain(url: str) -> float:
-    async with asyncmy.connect(**Address.of(url).parameters, autocommit=True) as connection:
+    async with asyncmy.connect(**MySQLUrl.of(url).parameters, autocommit=True) as connection:
         cursor = connection.cursor()
         begin, last = time.perf_counter(), 0
         while await cursor.execute(FETCH, (last, BATCH)):
@@ -51,7 +51,7 @@ async def _drain(url: str) -> float:
 
 
 async def _fill(url: str, number: int) -> None:
-    async with asyncmy.connect(**Address.of(url).parameters, autocommit=True) as connection:
+    async with asyncmy.connect(**MySQLUrl.of(url).parameters, autocommit=True) as connection:
         for table in TABLES:
             await connection.cursor().execute(f"TRUNCATE {table}")
         everything = messages(number, KEYS)
@@ -63,7 +63,7 @@ async def _fill(url: str, number: int) -> None:
 
 
 async def _published(url: str) -> int:
-    async with asyncmy.connect(**Address.of(url).parameters, autocommit=True) as connection:
+    async with asyncmy.connect(**MySQLUrl.of(url).parameters, autocommit=True) as connection:
         cursor = connection.cursor()
         await cursor.execute("SELECT count(*) FROM outbox WHERE outcome = 'published'")
         ((count,),) = await cursor.fetchall()

@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 from bench.messages import messages
-from postroom.outbox import Outbox
+from postroom.outbox.outbox import Outbox
 from postroom.stores.sqlite.writer import connect
 
 BATCH = 2_000

@@ -15,7 +15,7 @@ from bench.others import mariadb
 from bench.process import Process
 from bench.table import Row, progress, value
 from postroom.message import Message
-from postroom.outbox import Outbox
+from postroom.outbox.outbox import Outbox
 
 PRODUCERS = 8
 SECONDS = 60.0

@@ -11,8 +11,8 @@ import psycopg
 from bench.messages import messages
 from bench.postgres import shop
 from bench.table import Row, ratio, take_turns
-from postroom.outbox import Outbox
-from postroom.stores._put import postgres_row
+from postroom.outbox.outbox import Outbox
+from postroom.stores.sql.insert import postgres_row
 
 TARGET = 0.4
 Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]

@@ -17,7 +17,7 @@ from bench.postgres import shop
 from bench.process import Process
 from bench.sqlite import migrate
 from bench.table import Row, progress, ratio, take_turns
-from postroom.config import RelayConfig
+from postroom.config.values import RelayConfig
 
 TARGET = 0.75
 BY_HAND = (RelayConfig(batch=500, concurrency=4), RelayConfig(batch=4_096, concurrency=6))

@@ -11,8 +11,8 @@ from datetime import timedelta
 
 from bench.publishers import publisher_for
 from postroom.clock import monotonic
-from postroom.config import RelayConfig, TableNames
-from postroom.events import Claimed, Event, Listeners, Settled
+from postroom.config.values import RelayConfig, TableNames
+from postroom.events import BatchClaimed, BatchSettled, Event, Listeners
 from postroom.relay import Relay, Route
 from postroom.relay.process import settle_in
 from postroom.stores import open_store
@@ -52,9 +52,9 @@ class Stopwatch:
 
     def __call__(self, event: Event) -> None:
         match event:
-            case Claimed():
+            case BatchClaimed():
                 self.begin = min(self.begin, monotonic() - event.seconds)
-            case Settled():
+            case BatchSettled():
                 self.seen += event.published
                 if self.seen >= self.wanted and not self.end:
                     self.end = monotonic()

@@ -18,7 +18,7 @@ from bench import backlog, engine
 from bench.postgres import Shop, shop
 from bench.process import Process
 from bench.table import Row, progress, ratio, take_turns
-from postroom.config import TableNames
+from postroom.config.values import TableNames
 from postroom.stores import open_store
 
 TARGET = 0.7

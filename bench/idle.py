@@ -22,7 +22,7 @@ from bench.process import Process
 from bench.sqlite import migrate
 from bench.table import Row, progress, value
 from bench.wiretap import FRAMING, Wiretap
-from postroom.config import RelayConfig
+from postroom.config.values import RelayConfig
 from postroom.events import Event, LanesTaken, Listeners
 from postroom.relay import Relay, Route
 from postroom.stores import open_store

@@ -13,7 +13,7 @@ from bench.table import Row, take_turns
 
 TARGET_MS = 60.0
 NOTHING = "pass"
-EVERYDAY = "from postroom.message import Message; from postroom.outbox import Outbox"
+EVERYDAY = "from postroom.message import Message; from postroom.outbox.outbox import Outbox"
 
 
 def run(*, quick: bool) -> Iterator[Row]:

@@ -16,7 +16,7 @@ from bench.postgres import shop
 from bench.process import Process
 from bench.table import Row, ratio, take_turns
 from postroom.clock import monotonic
-from postroom.inbox import Inbox, Reception
+from postroom.inbox import Inbox, InboxWorker
 from postroom.message import Message
 from postroom.stores import open_inbox_store
 from postroom.transports.memory import MemoryBroker, MemoryConsumer
@@ -70,7 +70,7 @@ def with_an_inbox(url: str, number: int) -> float:
         broker = MemoryBroker()
         broker.topics["orders"] += messages
         async with open_inbox_store(url) as store:
-            reception = Reception(inbox, store, MemoryConsumer(broker, "orders", group="bench"))
+            reception = InboxWorker(inbox, store, MemoryConsumer(broker, "orders", group="bench"))
             begin = monotonic()
             await reception.run(until_idle=QUIET)
             # It waits for a while whether more comes, and says so when that is over; the wait is not work.

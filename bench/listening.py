@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 
-from postroom.config import RelayConfig
+from postroom.config.values import RelayConfig
 from postroom.message import Message
 from postroom.relay import Relay, Route
 from postroom.stores import open_store

@@ -18,7 +18,7 @@ from bench.postgres import Shop, shop
 from bench.process import Process
 from bench.publishers import Away, Blocked, Hangs
 from bench.table import Row, progress, value
-from postroom.config import RelayConfig
+from postroom.config.values import RelayConfig
 from postroom.relay import Relay, Route
 from postroom.stores import open_store
 

@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 
 from postroom.message import Message
-from postroom.outbox import Outbox
+from postroom.outbox.outbox import Outbox
 from postroom.stores import open_waker, sqlite_path
 
 PER_SECOND = 100

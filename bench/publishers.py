@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 
-from postroom.transport import KEY_STOPPED, Envelope, Failed, Outcome, Publisher, Unavailable
-from postroom.transports import open_transport
+from postroom.contracts.transport import KEY_STOPPED, Envelope, Failed, Outcome, Publisher, Unavailable
+from postroom.transports import open_publisher
 from postroom.transports.null import SENT, NullPublisher
 
 HOT = "hot"
@@ -57,4 +57,4 @@ class Hangs(Blocked):
 
 def publisher_for(name: str) -> Publisher:
     """The publisher of this URL, or the one whose hot key fails."""
-    return HotKeyFails() if name == HotKeyFails.__name__ else open_transport(name)
+    return HotKeyFails() if name == HotKeyFails.__name__ else open_publisher(name)

@@ -16,10 +16,10 @@ from tests.servers.run import Run
 
 from bench.messages import messages
 from bench.table import Row, progress, ratio, take_turns
+from postroom.contracts.transport import Envelope, Sent
 from postroom.message import Message
-from postroom.transport import Envelope, Sent
 from postroom.transports.amqp import AmqpPublisher
-from postroom.transports.amqp.binding import PERSISTENT, Binding
+from postroom.transports.amqp.encoding import PERSISTENT, Encoding
 
 QUEUE = "bench"
 BATCH = 1_000
@@ -71,7 +71,7 @@ class Comparison:
 
     def theirs(self) -> float:
         """The same messages, with the same headers: all handed over, then all confirms waited for."""
-        binding = Binding("postroom")
+        binding = Encoding("postroom")
 
         async def send() -> None:
             sending = [

@@ -17,10 +17,10 @@ from tests.servers.run import Run
 from bench.messages import messages
 from bench.process import Process
 from bench.table import Row, progress, ratio, take_turns
+from postroom.contracts.transport import Envelope, Sent
 from postroom.message import Message
-from postroom.transport import Envelope, Sent
 from postroom.transports.nats import NatsPublisher
-from postroom.transports.nats.binding import Binding
+from postroom.transports.nats.encoding import Encoding
 
 TARGET = 0.7
 BATCH = 1_000
@@ -53,7 +53,7 @@ def rows(quick: bool) -> Iterator[Row]:
 
 def bare(url: str, number: int, keys: int) -> float:
     """The seconds it takes with the library alone: the same subject, headers and bodies, made beforehand."""
-    binding = Binding("postroom", STREAM)
+    binding = Encoding("postroom", STREAM)
     made = [(message.body or b"", binding.headers_of(message, SUBJECT)) for message in messages(number, keys)]
 
     async def publish() -> float:

@@ -19,7 +19,7 @@ from tests.servers.run import Run
 from bench.messages import messages
 from bench.process import Process
 from bench.table import Row, progress, ratio, take_turns
-from postroom.transport import Envelope, Sent
+from postroom.contracts.transport import Envelope, Sent
 
 BATCH = 1_000
 TARGET = 0.7
@@ -48,9 +48,9 @@ def by_redis_py(url: str, batches: int) -> float:
     """Messages a second by a pipeline of the client that does not use asyncio, and is faster: hiredis packs for it."""
     from redis import Redis
 
-    from postroom.transports.redis_streams.binding import Binding
+    from postroom.transports.redis_streams.encoding import Encoding
 
-    words_of = Binding("postroom").words_of
+    words_of = Encoding("postroom").words_of
     made = messages(BATCH)
     with Redis.from_url(url) as client:
         client.delete("bench:redis-py")
@@ -74,9 +74,9 @@ def by_asyncio(url: str, batches: int) -> float:
 async def _by_asyncio(url: str, batches: int) -> float:
     from redis.asyncio import Redis
 
-    from postroom.transports.redis_streams.binding import Binding
+    from postroom.transports.redis_streams.encoding import Encoding
 
-    words_of = Binding("postroom").words_of
+    words_of = Encoding("postroom").words_of
     made = messages(BATCH)
     async with Redis.from_url(url) as client:
         await client.delete("bench:asyncio")

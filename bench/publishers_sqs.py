@@ -21,12 +21,13 @@ from tests.servers.sqs import CREDENTIALS
 from bench.messages import messages
 from bench.process import Process
 from bench.table import Row, progress, ratio, take_turns
+from postroom.contracts.transport import Envelope, Sent
 from postroom.message import Message
-from postroom.transport import Envelope, Sent
-from postroom.transports.sqs import SqsPublisher, address
-from postroom.transports.sqs.binding import ATTRIBUTES, body_of, group_of
-from postroom.transports.sqs.client import Client
-from postroom.transports.sqs.sending import AT_ONCE
+from postroom.transports.sqs import SqsPublisher
+from postroom.transports.sqs.batch import AT_ONCE
+from postroom.transports.sqs.connection import SqsConnection
+from postroom.transports.sqs.encoding import ATTRIBUTES, body_of, group_of
+from postroom.transports.sqs.url import is_fifo, read
 
 TARGET = 0.7
 BATCH = 1_000
@@ -78,12 +79,12 @@ def published(url: str, queue: str, number: int) -> float:
 
 def bare(url: str, queue: str, number: int) -> float:
     """The base: the same entries, made before the time begins."""
-    fifo = address.is_fifo(queue)
+    fifo = is_fifo(queue)
     entries = [_entry(message, fifo=fifo) for message in messages(number)]
     tens = [entries[begin : begin + TEN] for begin in range(0, number, TEN)]
 
     async def send() -> float:
-        client = await Client(address.read(url), connections=AT_ONCE).open()
+        client = await SqsConnection(read(url), connections=AT_ONCE).open()
         place = (await client.queue(queue)).url  # and so it is connected, as ours is
         turn = iter(tens)
 

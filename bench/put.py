@@ -14,7 +14,7 @@ import psycopg
 from bench.postgres import shop
 from bench.table import Row, ratio, take_turns
 from postroom.message import Message
-from postroom.outbox import Outbox
+from postroom.outbox.outbox import Outbox
 
 TARGET = 0.6
 WRITERS = (1, 16)

@@ -12,11 +12,11 @@ from tempfile import TemporaryDirectory
 
 from bench.messages import messages
 from bench.table import Row, ratio, take_turns
-from postroom.config import TableNames
+from postroom.config.values import TableNames
 from postroom.message import Message
-from postroom.outbox import Outbox
+from postroom.outbox.outbox import Outbox
 from postroom.stores import open_store
-from postroom.stores._put import put_statement
+from postroom.stores.sql.insert import put_statement
 
 TARGET = 0.5
 ORDERS = """

@@ -13,6 +13,7 @@ Importing this loads no driver and no third-party package.
 
 from typing import TYPE_CHECKING, Any
 
+from postroom.config.tables import TableNames
 from postroom.errors import (
     ConfigError,
     DuplicateMessage,
@@ -24,21 +25,20 @@ from postroom.errors import (
     StoreUnavailable,
     UnknownHandle,
 )
-from postroom.limits import Limits
 from postroom.message import Message
-from postroom.outbox import Outbox
-from postroom.tables import TableNames
+from postroom.outbox.outbox import Outbox
+from postroom.validation import Limits
 
 if TYPE_CHECKING:
-    from postroom.config import RelayConfig, Settings
-    from postroom.inbox import Inbox, Reception
-    from postroom.inbox_store import InboxStore
+    from postroom.config.values import RelayConfig, Settings
+    from postroom.contracts.inbox import InboxStore
+    from postroom.contracts.outbox import Store
+    from postroom.contracts.transport import Consumer, Publisher
+    from postroom.inbox import Inbox, InboxWorker
     from postroom.relay import Relay, Route
     from postroom.retry import RetryPolicy
-    from postroom.store import Store
     from postroom.stores import open_inbox_store, open_store, open_waker
-    from postroom.transport import Consumer, Publisher
-    from postroom.transports import open_consumer, open_transport
+    from postroom.transports import open_consumer, open_publisher
 
 __version__ = "0.1.0.dev0"
 
@@ -48,6 +48,7 @@ __all__ = [
     "DuplicateMessage",
     "Inbox",
     "InboxStore",
+    "InboxWorker",
     "InvalidMessage",
     "Limits",
     "Message",
@@ -56,7 +57,6 @@ __all__ = [
     "Outbox",
     "PostroomError",
     "Publisher",
-    "Reception",
     "Relay",
     "RelayConfig",
     "RetryPolicy",
@@ -69,27 +69,27 @@ __all__ = [
     "UnknownHandle",
     "open_consumer",
     "open_inbox_store",
+    "open_publisher",
     "open_store",
-    "open_transport",
     "open_waker",
 ]
 
 _LATER = {
-    "Consumer": "postroom.transport",
+    "Consumer": "postroom.contracts.transport",
     "Inbox": "postroom.inbox",
-    "InboxStore": "postroom.inbox_store",
-    "Reception": "postroom.inbox",
+    "InboxStore": "postroom.contracts.inbox",
+    "InboxWorker": "postroom.inbox",
     "open_consumer": "postroom.transports",
     "open_inbox_store": "postroom.stores",
-    "Publisher": "postroom.transport",
+    "Publisher": "postroom.contracts.transport",
     "Relay": "postroom.relay",
-    "RelayConfig": "postroom.config",
+    "RelayConfig": "postroom.config.values",
     "RetryPolicy": "postroom.retry",
     "Route": "postroom.relay",
-    "Settings": "postroom.config",
-    "Store": "postroom.store",
+    "Settings": "postroom.config.values",
+    "Store": "postroom.contracts.outbox",
     "open_store": "postroom.stores",
-    "open_transport": "postroom.transports",
+    "open_publisher": "postroom.transports",
     "open_waker": "postroom.stores",
 }
 """What a service that only puts messages never needs: loaded when it is asked for."""

@@ -2,8 +2,8 @@
 
 A code says what became of a message; the words of the broker or the handler stand beside it. Besides these there are the
 broker's own: `HTTP_` and a status, `NATS_` and a number, and the names that Kafka and SQS give their errors. A redirect
-(`HTTP_3xx`) is never followed: the URL is to be mended. A handler's `Unacceptable`, `Retryable` and `Fault` bring codes of
-yours.
+(`HTTP_3xx`) is never followed: the URL is to be mended. A handler's `RejectMessage`, `RetryLater` and `ErrorClass` bring
+codes of yours.
 """
 
 from __future__ import annotations

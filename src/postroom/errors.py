@@ -18,7 +18,7 @@ PostroomError
 ```
 
 A message says what happened, to which thing, and what to do. Expected outcomes of a relay's work (sent, rejected, lease lost)
-are values, not errors: see `postroom.transport` and `postroom.store`.
+are values, not errors: see `postroom.contracts.transport` and `postroom.contracts.outbox`.
 """
 
 from __future__ import annotations

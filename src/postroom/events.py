@@ -55,7 +55,7 @@ class LeaseExpired(_OfLanes):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Claimed:
+class BatchClaimed:
     """A batch was claimed."""
 
     count: int
@@ -67,7 +67,7 @@ class Claimed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Published:
+class BatchPublished:
     """The broker durably confirmed so many messages of a batch."""
 
     route: str
@@ -79,7 +79,7 @@ class Published:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settled:
+class BatchSettled:
     """The outcomes of a batch were committed."""
 
     published: int = 0
@@ -113,7 +113,7 @@ class _OfMessage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Retried(_OfMessage):
+class MessageRetried(_OfMessage):
     """A try failed, or its broker was away; there will be another after `delay`."""
 
     delay: timedelta
@@ -122,11 +122,11 @@ class Retried(_OfMessage):
     """Did it cost an attempt? Not when the broker was away, or no route fits it."""
 
 
-class Buried(_OfMessage):
+class MessageBuried(_OfMessage):
     """A message is dead and waits for a person. It may have been delivered, where an answer was lost."""
 
 
-class Expired(_OfMessage):
+class MessageExpired(_OfMessage):
     """A message was not sent, because its time was over."""
 
 
@@ -155,8 +155,8 @@ class RouteResumed:
 
 
 LaneEvent = LanesTaken | LanesReleased | LanesLost | LeaseExpired
-BatchEvent = MessagesPut | Claimed | Published | Settled
-MessageEvent = Retried | Buried | Expired
+BatchEvent = MessagesPut | BatchClaimed | BatchPublished | BatchSettled
+MessageEvent = MessageRetried | MessageBuried | MessageExpired
 RouteEvent = RoutePaused | RouteResumed
 Event = LaneEvent | BatchEvent | MessageEvent | RouteEvent
 Listener = Callable[[Event], None]

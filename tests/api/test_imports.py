@@ -21,7 +21,7 @@ DRIVERS = (
 )
 
 
-@pytest.mark.parametrize("module", ["postroom", "postroom.outbox", "postroom.stores.handles"])
+@pytest.mark.parametrize("module", ["postroom", "postroom.outbox.outbox", "postroom.handles"])
 def test_an_import_loads_no_driver(module: str) -> None:
     loaded = _python(f"import sys, {module}; print(*sys.modules)").split()
     assert module in loaded
@@ -30,7 +30,7 @@ def test_an_import_loads_no_driver(module: str) -> None:
 
 @pytest.mark.parametrize("module", ["sqlite", "psycopg", "psycopg2", "asyncpg", "sqlalchemy", "django"])
 def test_a_handle_loads_no_driver_either(module: str) -> None:
-    loaded = _python(f"import sys, postroom.stores.handles.{module}; print(*sys.modules)").split()
+    loaded = _python(f"import sys, postroom.handles.{module}; print(*sys.modules)").split()
     assert not set(DRIVERS) & set(loaded)
 
 
@@ -39,7 +39,7 @@ def test_put_on_sqlite_loads_no_other_driver() -> None:
         """if True:
         import sqlite3, sys
         from postroom.message import Message
-        from postroom.outbox import Outbox
+        from postroom.outbox.outbox import Outbox
         connection = sqlite3.connect(":memory:")
         connection.execute("BEGIN")
         try:

@@ -19,7 +19,7 @@ NAMES = {
     "Inbox",
     "InboxStore",
     "Outbox",
-    "Reception",
+    "InboxWorker",
     "open_consumer",
     "open_inbox_store",
     "PostroomError",
@@ -35,7 +35,7 @@ NAMES = {
     "TableNames",
     "UnknownHandle",
     "open_store",
-    "open_transport",
+    "open_publisher",
     "open_waker",
 }
 

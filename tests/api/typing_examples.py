@@ -15,10 +15,10 @@ from asyncpg.pool import PoolConnectionProxy
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
+from postroom.handles import AsyncHandle, SyncHandle
 from postroom.inbox import Inbox, KeyedMessage
 from postroom.message import Message
-from postroom.outbox import Outbox
-from postroom.stores.handles import AsyncHandle, SyncHandle
+from postroom.outbox.outbox import Outbox
 
 outbox, inbox, message = Outbox(), Inbox("billing"), Message("order.paid")
 

@@ -10,9 +10,9 @@ import pytest
 from tests.servers.rabbit import PASSWORD, Rabbit
 from tests.servers.rabbit_queues import channel_to, fresh_name, make_exchange, remove
 
+from postroom.contracts.transport import Consumer, Envelope, Sent
 from postroom.message import Message
 from postroom.testing.contracts import ConsumerContract
-from postroom.transport import Consumer, Envelope, Sent
 from postroom.transports.amqp import AmqpConsumer, AmqpPublisher
 
 GROUPS = ("billing", "mailing")

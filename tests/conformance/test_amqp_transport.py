@@ -14,7 +14,7 @@ from postroom.message import Message
 from postroom.testing.contracts import PublisherContract
 from postroom.testing.contracts.publisher import Rig
 from postroom.transports.amqp import AmqpPublisher
-from postroom.transports.amqp.binding import read
+from postroom.transports.amqp.encoding import read
 
 FEW = {**QUORUM, "x-max-length": 1, "x-overflow": "reject-publish"}
 

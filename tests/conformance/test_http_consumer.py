@@ -10,12 +10,12 @@ from datetime import timedelta
 import pytest
 from tests.servers.ports import free_port
 
+from postroom.contracts.transport import Consumer, ConsumerOptions, Envelope, Rejected, Sent
 from postroom.message import Message
 from postroom.testing.contracts import ConsumerContract
-from postroom.transport import Consumer, ConsumerOptions, Envelope, Rejected, Sent
 from postroom.transports import open_consumer
 from postroom.transports.http import HttpConsumer, HttpPublisher
-from postroom.transports.http.server import stop_listening
+from postroom.transports.http.consumer import stop_listening
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 

@@ -12,9 +12,9 @@ from tests.servers.broker import Broker
 from tests.servers.topics import fresh_topic, servers_of
 from tests.unit.transports.faraway import FarAway
 
+from postroom.contracts.transport import Consumer, ConsumerOptions, Envelope, Sent
 from postroom.message import Message
 from postroom.testing.contracts import ConsumerContract
-from postroom.transport import Consumer, ConsumerOptions, Envelope, Sent
 from postroom.transports import open_consumer
 from postroom.transports.kafka import KafkaPublisher
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
+from postroom.contracts.transport import NOT_STARTED, Envelope, Failed, Outcome, Sent, Unavailable
 from postroom.errors import ConfigError
 from postroom.message import Message
 from postroom.testing.contracts import PublisherContract
 from postroom.testing.contracts._case import a_message
 from postroom.testing.contracts.publisher import Broker, Rig
-from postroom.transport import NOT_STARTED, Envelope, Failed, Outcome, Sent, Unavailable
-from postroom.transports import open_transport
+from postroom.transports import open_publisher
 from postroom.transports.local import STUCK_MAX, LocalPublisher, load
 
 
@@ -195,7 +195,7 @@ def test_a_handler_that_never_returns_does_not_keep_the_process() -> None:
         import asyncio, time
         from datetime import timedelta
         from postroom.message import Message
-        from postroom.transport import Envelope
+        from postroom.contracts.transport import Envelope
         from postroom.transports.local import LocalPublisher
 
         async def main():
@@ -222,7 +222,7 @@ def test_a_handler_that_never_returns_does_not_keep_the_process() -> None:
 )
 def test_a_name_that_is_no_function_is_refused(name: str, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
-        open_transport(f"local://{name}")
+        open_publisher(f"local://{name}")
 
 
 def test_a_module_that_breaks_while_it_is_loaded_is_told_in_a_sentence(
@@ -231,7 +231,7 @@ def test_a_module_that_breaks_while_it_is_loaded_is_told_in_a_sentence(
     (tmp_path / "breaks_at_once.py").write_text("1 / 0")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ConfigError, match="cannot be loaded: ZeroDivisionError: division by zero; mend that module"):
-        open_transport("local://breaks_at_once:send")
+        open_publisher("local://breaks_at_once:send")
 
 
 def test_a_name_with_dots_reaches_into_the_module() -> None:

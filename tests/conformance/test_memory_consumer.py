@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from postroom.contracts.transport import Consumer
 from postroom.message import Message
 from postroom.testing.consumer_saboteurs import ConsumerSaboteur, all_consumer_saboteurs
 from postroom.testing.contracts import ConsumerContract
-from postroom.transport import Consumer
 from postroom.transports.memory import MemoryBroker, MemoryConsumer
 
 

@@ -12,9 +12,9 @@ import pytest
 from tests.servers.nats_server import NatsServer
 from tests.servers.streams import fresh_stream
 
+from postroom.contracts.transport import Consumer, Envelope, Sent
 from postroom.message import Message
 from postroom.testing.contracts import ConsumerContract
-from postroom.transport import Consumer, Envelope, Sent
 from postroom.transports.nats import NatsConsumer, NatsPublisher
 from postroom.transports.nats.consumer import PREFETCH_DEFAULT
 

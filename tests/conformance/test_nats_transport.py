@@ -15,7 +15,7 @@ from postroom.message import Message
 from postroom.testing.contracts import PublisherContract
 from postroom.testing.contracts.publisher import Rig
 from postroom.transports.nats import NatsPublisher
-from postroom.transports.nats.binding import message_of
+from postroom.transports.nats.encoding import message_of
 
 FEW: dict[str, Any] = {"discard": DiscardPolicy.NEW, "max_msgs": 2}
 

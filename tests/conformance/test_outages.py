@@ -18,13 +18,13 @@ from tests.servers.databases import in_database
 from tests.servers.mariadb import connect as mariadb_connect
 from tests.servers.mongod import Mongod
 
+from postroom.contracts.inbox import InboxStore
+from postroom.contracts.outbox import Query, Settled, Settlement, Store
 from postroom.errors import StoreError, StoreUnavailable
-from postroom.inbox_store import InboxStore
-from postroom.outbox import Outbox
-from postroom.store import Query, Settled, Settlement, Store
+from postroom.outbox.outbox import Outbox
 from postroom.stores import open_inbox_store, open_store
 from postroom.stores.memory import MemoryStore
-from postroom.stores.mongo import blocking, handling
+from postroom.stores.mongo import blocking_connections, inbox_connections
 from postroom.stores.mongo.server import Server
 from postroom.stores.sqlite import writer as sqlite_writer
 from postroom.stores.sqlite.file import FileConnection
@@ -182,7 +182,7 @@ class TestMongo(_Opened):
     def code(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
         # What is tried again for ten seconds otherwise is for one here.
         monkeypatch.setattr(Server.run, "__kwdefaults__", {"patience": 1.0})
-        for module in (blocking, handling):
+        for module in (blocking_connections, inbox_connections):
             monkeypatch.setattr(module, "TRANSACTION_SECONDS", 1.0)
         return int(request.param)
 

@@ -10,9 +10,9 @@ import pytest
 from tests.servers.redis_streams import client_of
 from tests.servers.valkeyd import Valkey
 
+from postroom.contracts.transport import Consumer, Envelope, Sent
 from postroom.message import Message
 from postroom.testing.contracts import ConsumerContract
-from postroom.transport import Consumer, Envelope, Sent
 from postroom.transports.redis_streams import RedisConsumer, RedisPublisher
 
 HOLD = timedelta(seconds=1.5)

@@ -11,10 +11,10 @@ from tests.servers import sqs
 from tests.servers.gate import Gate
 from tests.servers.queues import HOLD, client_of, fresh_queue, queue_url, with_queue
 
+from postroom.contracts.transport import Consumer, Envelope, Sent
 from postroom.message import Message
 from postroom.testing.contracts import ConsumerContract
 from postroom.testing.contracts.consumer import Bench, data_of, numbered, receive
-from postroom.transport import Consumer, Envelope, Sent
 from postroom.transports.sqs import SqsConsumer, SqsPublisher
 
 TIMEOUT = timedelta(seconds=10)
@@ -81,7 +81,7 @@ class SqsBench:
 
 async def vanished(consumer: SqsConsumer) -> None:
     """It ends without a word to SQS."""
-    desk, consumer._desk = consumer._desk, None
+    desk, consumer._receiver = consumer._receiver, None
     assert desk is not None
     desk._background.cancel()
     await desk._polling.end(0)

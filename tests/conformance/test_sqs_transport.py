@@ -14,7 +14,7 @@ from postroom.message import Message
 from postroom.testing.contracts import PublisherContract
 from postroom.testing.contracts.publisher import Rig
 from postroom.transports.sqs import SqsPublisher
-from postroom.transports.sqs.reading import event_in
+from postroom.transports.sqs.decoding import event_in
 
 TOO_LARGE = 1_100_000
 

@@ -24,8 +24,19 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from tests.servers.mariadb import connect
 
+from postroom.contracts.outbox import (
+    Buried,
+    Claim,
+    Expired,
+    Published,
+    Query,
+    Retry,
+    Settlement,
+    Store,
+    Unsent,
+    Verdict,
+)
 from postroom.message import Message
-from postroom.store import Buried, Claim, Expired, Published, Query, Retry, Settlement, Store, Unsent, Verdict
 from postroom.stores.memory import MemoryStore
 from postroom.stores.mongo import MongoStore
 from postroom.stores.mysql import MySQLStore

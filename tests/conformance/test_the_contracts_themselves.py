@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from postroom.store import Store
+from postroom.contracts.outbox import Store
 from postroom.stores.memory import MemoryStore
 from postroom.testing.contracts import StoreContract
 from postroom.testing.saboteurs import Saboteur, all_saboteurs

@@ -13,8 +13,8 @@ import click
 from tests.docs.blocks import ROOT
 
 from postroom.cli.app import app
-from postroom.settings import SETTINGS
-from postroom.settings.kinds import URLS
+from postroom.config.load import SETTINGS
+from postroom.config.parse import URLS
 
 OTHERS = {
     "alembic", "cat", "cd", "cp", "curl", "docker", "echo", "generate", "git", "helm", "jq", "kill", "kubectl",

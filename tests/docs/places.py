@@ -14,9 +14,9 @@ from tests.servers.queues import fresh_queue, with_queue
 from tests.servers.redis_streams import messages_in
 from tests.servers.topics import everything_in
 
-from postroom import Message, open_transport
-from postroom.transport import Envelope, Outcome, TransportOptions
-from postroom.transports.sqs.reading import event_in
+from postroom import Message, open_publisher
+from postroom.contracts.transport import Envelope, Outcome, TransportOptions
+from postroom.transports.sqs.decoding import event_in
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def send(url: str, **options: Any) -> Outcome:
     """Sends one message there, of type order.paid and key order-7, and gives back what became of it."""
 
     async def publish() -> Outcome:
-        publisher = open_transport(url, TransportOptions(**options))
+        publisher = open_publisher(url, TransportOptions(**options))
         await publisher.open()
         message = Message("order.paid", key="order-7", data={"amount": 12})
         (outcome,) = await publisher.publish([Envelope(message)], timeout=timedelta(seconds=10))

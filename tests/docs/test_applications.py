@@ -19,8 +19,8 @@ from tests.docs.running import CHARGES, ORDERS, SHOP, a_shop, charges, messages
 from tests.docs.serving import ask, mailed, served
 from tests.servers.ports import free_port
 
+from postroom.contracts.transport import Sent
 from postroom.testing.waiting import until
-from postroom.transport import Sent
 
 DATABASE = {"postgresql+psycopg://app@db/shop": "sqlite+aiosqlite:///shop.db"}
 PLACES = {"postgresql://app@db/shop": SHOP, "kafka://broker:9092/orders": "local://mail:send"}

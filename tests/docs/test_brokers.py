@@ -13,7 +13,7 @@ from tests.docs.console import run_console
 from tests.docs.places import Place, send
 from tests.docs.running import SHOP, a_shop, run
 
-from postroom.transport import Sent
+from postroom.contracts.transport import Sent
 
 PRINTED = {"order.paid order-7 {'amount': 12}\n", "order.paid {'amount': 12}\n"}
 """How a program may print what it received."""

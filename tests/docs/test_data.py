@@ -15,7 +15,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 from tests.docs.blocks import Block, each
 
-from postroom import open_transport
+from postroom import open_publisher
 from postroom.transports import TRANSPORTS
 from postroom.urls import redact
 
@@ -25,7 +25,7 @@ def is_urls(code: str) -> None:
     for url in code.splitlines():
         without_files = re.sub(r"&[\w.]+\.location=[^&]*", "", url)
         module = TRANSPORTS[url.partition("://")[0]].module
-        assert open_transport(without_files).capabilities.name == module.removesuffix("_streams")
+        assert open_publisher(without_files).capabilities.name == module.removesuffix("_streams")
         assert "s3cr" not in redact(url)
 
 

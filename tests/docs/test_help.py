@@ -19,7 +19,7 @@ from tests.docs.running import CHARGES, SHOP, a_shop, environment, messages
 from tests.docs.terminal import Terminal, goes_on
 from tests.servers.ports import free_port
 
-from postroom.transport import Sent
+from postroom.contracts.transport import Sent
 
 LEFT = {
     "postroom demo": "it takes half a minute, and tests/unit/cli/test_demo.py runs it",

@@ -9,13 +9,13 @@ from tests.docs.blocks import Block, each
 from tests.docs.running import run
 
 from postroom import Settings
-from postroom.settings import load
+from postroom.config.load import load_settings
 
 ROUTES = """
 from pathlib import Path
 from postroom.relay import routes_from
-from postroom.settings import load
-assert routes_from(load(env={}, toml=Path("postroom.toml")))
+from postroom.config.load import load_settings
+assert routes_from(load_settings(env={}, toml=Path("postroom.toml")))
 """
 
 
@@ -25,7 +25,7 @@ def test_a_toml_block_is_a_file_of_settings(block: Block, tmp_path: Path) -> Non
         (tmp_path / name).write_text("whsec_bmV3")
         (tmp_path / name).chmod(0o600)
     (tmp_path / "postroom.toml").write_text(block.code)
-    settings = load(env={}, toml=tmp_path / "postroom.toml")
+    settings = load_settings(env={}, toml=tmp_path / "postroom.toml")
     assert settings != Settings()
     if settings.to or settings.routes:
         (tmp_path / "shop").mkdir()

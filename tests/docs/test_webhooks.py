@@ -13,7 +13,7 @@ from tests.docs.places import send
 from tests.docs.running import PATIENCE
 from tests.servers.ports import free_port
 
-from postroom.transport import Outcome, Sent, Unavailable
+from postroom.contracts.transport import Outcome, Sent, Unavailable
 
 
 @each("webhooks")

@@ -20,8 +20,8 @@ import pytest
 from tests.examples.readme import Example
 from tests.servers.ports import free_port
 
-from postroom import Message, open_transport
-from postroom.transport import Envelope, Outcome, Sent
+from postroom import Message, open_publisher
+from postroom.contracts.transport import Envelope, Outcome, Sent
 
 PATIENCE_SECONDS = 90
 
@@ -107,7 +107,7 @@ def again(shop: Shop) -> None:
 
 
 async def send(url: str, message: Message) -> Outcome:
-    publisher = open_transport(url)
+    publisher = open_publisher(url)
     await publisher.open()
     (outcome,) = await publisher.publish([Envelope(message)], timeout=timedelta(seconds=60))
     await publisher.close()

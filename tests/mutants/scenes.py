@@ -13,11 +13,11 @@ from tests.mutants import virtual
 from tests.mutants.world import LEASE, SEND, TRIES, Answer, World, failing
 
 from postroom.clock import utcnow
+from postroom.contracts.outbox import Query, Retry
+from postroom.contracts.transport import Failed, Outcome, Rejected, Unavailable
 from postroom.errors import PostroomError
 from postroom.message import Message
 from postroom.relay.settler import PAUSE_SECONDS
-from postroom.store import Query, Retry
-from postroom.transport import Failed, Outcome, Rejected, Unavailable
 
 Scene = Callable[[World], Awaitable[None]]
 LANES = {
@@ -95,7 +95,7 @@ async def an_old_batch_ends_when_its_lane_is_taken_anew(world: World) -> None:
     far = utcnow() + timedelta(hours=1)
     await world.store.take(relay.owner, limit=9, lease=timedelta(seconds=LEASE), lost=later, now=far)
     taken = await world.store.lanes()
-    relay._holdings.add(taken, asyncio.get_running_loop().time() + LEASE)
+    relay._owned.add(taken, asyncio.get_running_loop().time() + LEASE)
     await asyncio.sleep(LEASE / 2)
     assert not world.wrong, world.wrong[0]
     assert world.asked[1] == 0, "the old batch went on under the new epoch"

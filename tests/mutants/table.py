@@ -33,8 +33,8 @@ NO_RECONCILE = Change(
     "doubtful = self._doubtful & part.keys()",
     "doubtful = frozenset()",
 )
-LATE_ANSWER_COUNTS = Change("holdings.py", "late = self.expire(now)", "late: list[int] = []")
-NO_EXPIRY = Change("holdings.py", "if held.deadline <= now]", "if held.deadline <= now and False]")
+LATE_ANSWER_COUNTS = Change("owned_lanes.py", "late = self.expire(now)", "late: list[int] = []")
+NO_EXPIRY = Change("owned_lanes.py", "if held.deadline <= now]", "if held.deadline <= now and False]")
 
 MUTANTS = [
     Mutant(
@@ -58,7 +58,7 @@ MUTANTS = [
         "an_old_batch_ends_when_its_lane_is_taken_anew",
         (
             Change(
-                "holdings.py",
+                "owned_lanes.py",
                 "held is not None and held.epoch == epoch and held.deadline",
                 "held is not None and held.deadline",
             ),
@@ -95,7 +95,7 @@ MUTANTS = [
         (
             Change(
                 "heartbeat.py",
-                "self._tell_lost(self._holdings.expire(monotonic()))\n        asked",
+                "self._tell_lost(self._owned.expire(monotonic()))\n        asked",
                 "asked",
             ),
             LATE_ANSWER_COUNTS,
@@ -111,7 +111,7 @@ MUTANTS = [
         "no local deadline",
         "R9",
         "nothing_is_sent_past_the_lease",
-        (NO_EXPIRY, Change("holdings.py", "held.deadline - now > needed", "needed is not None")),
+        (NO_EXPIRY, Change("owned_lanes.py", "held.deadline - now > needed", "needed is not None")),
     ),
     Mutant(
         "local deadline later than the lease",
@@ -132,8 +132,8 @@ MUTANTS = [
         (
             Change(
                 "heartbeat.py",
-                "self._holdings.renewed(mine, deadline, asked, monotonic())",
-                "self._holdings.renewed(mine, monotonic() + self._lease.total_seconds(), asked, monotonic())",
+                "self._owned.renewed(mine, deadline, asked, monotonic())",
+                "self._owned.renewed(mine, monotonic() + self._lease.total_seconds(), asked, monotonic())",
             ),
         ),
     ),
@@ -159,15 +159,15 @@ MUTANTS = [
         "goes on in a lane that another relay renewed",
         "R10",
         "what_is_left_of_a_batch_is_not_sent_in_a_lane_that_was_lost",
-        (Change("holdings.py", "late + self.drop(lane for lane in asked if lane not in lanes)", "late"),),
+        (Change("owned_lanes.py", "late + self.drop(lane for lane in asked if lane not in lanes)", "late"),),
     ),
     Mutant(
         "two claims of one relay at once",
         "R11",
         "a_lane_is_claimed_once_at_a_time",
         (
-            Change("holdings.py", "if not held.busy and not held.leaving", "if not held.leaving"),
-            Change("holdings.py", "held.epoch == lanes[lane] and not held.busy}", "held.epoch == lanes[lane]}"),
+            Change("owned_lanes.py", "if not held.busy and not held.leaving", "if not held.leaving"),
+            Change("owned_lanes.py", "held.epoch == lanes[lane] and not held.busy}", "held.epoch == lanes[lane]}"),
         ),
         store=ClaimsWhatIsInFlight,
     ),
@@ -195,7 +195,7 @@ MUTANTS = [
         "a_broken_message_lets_nobody_of_its_key_pass",
         (
             Change(
-                "carrier.py", "stopped.add(key)\n                    # Earlier", "pass\n                    # Earlier"
+                "sender.py", "stopped.add(key)\n                    # Earlier", "pass\n                    # Earlier"
             ),
         ),
     ),
@@ -203,19 +203,19 @@ MUTANTS = [
         "begins a send that may outlast the lease",
         "R16",
         "nothing_is_sent_past_the_lease",
-        (Change("holdings.py", "held.deadline - now > needed", "held.deadline > now"),),
+        (Change("owned_lanes.py", "held.deadline - now > needed", "held.deadline > now"),),
     ),
     Mutant(
         "a failure does not stop the key in the batch",
         "R17",
         "a_failure_stops_its_key_whatever_the_route",
-        (Change("carrier.py", "and each.claimed.message.key not in stopped]", "]"),),
+        (Change("sender.py", "and each.claimed.message.key not in stopped]", "]"),),
     ),
     Mutant(
         "sends the next of a key before the answer to the one before",
         "R17",
         "the_next_of_a_key_waits_for_the_answer",
-        (Change("carrier.py", "turn += route is not parcel.route", "turn += 0"),),
+        (Change("sender.py", "turn += route is not parcel.route", "turn += 0"),),
     ),
     Mutant(
         "unknown effect counted as sent",
@@ -229,7 +229,7 @@ MUTANTS = [
         "a_transport_that_does_not_answer_is_no_success",
         (
             Change(
-                "gates.py",
+                "breaker.py",
                 'return [Failed("TIMEOUT", "the transport did not answer in time", unknown=True)] * len(envelopes)',
                 "return [Sent()] * len(envelopes)",
             ),
@@ -241,13 +241,13 @@ MUTANTS = [
         "a_broker_that_is_away_costs_no_attempt",
         (
             Change(
-                "carrier.py",
+                "sender.py",
                 "import Envelope, Outcome, Sent, Unavailable",
                 "import Envelope, Failed, Outcome, Sent, Unavailable",
             ),
             Change(
-                "carrier.py",
-                "or (len(self._gates) == 1 and not outcome.until_told):\n                return UNSENT",
+                "sender.py",
+                "or (len(self._breakers) == 1 and not outcome.until_told):\n                return UNSENT",
                 ":\n                return UNSENT\n            outcome = Failed(outcome.code)",
             ),
         ),
@@ -265,8 +265,8 @@ MUTANTS = [
         (
             Change(
                 "relay.py",
-                "verdicts = await self._carrier.carry(claims, self._may_send)",
-                "late = asyncio.create_task(self._carrier.carry(claims, self._may_send)); await asyncio.sleep(0.3)\n"
+                "verdicts = await self._sender.carry(claims, self._may_send)",
+                "late = asyncio.create_task(self._sender.carry(claims, self._may_send)); await asyncio.sleep(0.3)\n"
                 "        verdicts = late.result() if late.done() else {}",
             ),
         ),
@@ -309,14 +309,14 @@ MUTANTS = [
         "expired is sent",
         "R23",
         "what_is_past_its_time_is_not_sent",
-        (Change("carrier.py", "and not claimed.expired and", "and"),),
+        (Change("sender.py", "and not claimed.expired and", "and"),),
     ),
     Mutant(
         "a cancellation from inside ends the trip quietly",
         "R26",
         "what_is_cancelled_from_inside_is_a_failed_try",
         (
-            Change("gates.py", "with contained():", "if True:"),
+            Change("breaker.py", "with contained():", "if True:"),
             Change("relay.py", "if task.cancelled():", "if task.cancelled() and False:"),
         ),
     ),
@@ -348,19 +348,19 @@ MUTANTS = [
         "clean stop keeps its lanes",
         "R24",
         "a_clean_stop_settles_what_it_sent",
-        (Change("heartbeat.py", "await self.release(self._holdings.epochs)", "pass"),),
+        (Change("heartbeat.py", "await self.release(self._owned.epochs)", "pass"),),
     ),
     Mutant(
         "release before drained",
         "R24",
         "lanes_are_shared_and_handed_over_drained",
-        (Change("holdings.py", "if held.leaving and not held.busy}", "if held.leaving}"),),
+        (Change("owned_lanes.py", "if held.leaving and not held.busy}", "if held.leaving}"),),
         store=ReleasesBeforeItIsDrained,
     ),
     Mutant(
         "never hands over",
         "R24",
         "lanes_are_shared_and_handed_over_drained",
-        (Change("heartbeat.py", "leaving = self._holdings.to_hand_over(share)", "leaving = {}"),),
+        (Change("heartbeat.py", "leaving = self._owned.to_hand_over(share)", "leaving = {}"),),
     ),
 ]

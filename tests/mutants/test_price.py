@@ -8,12 +8,12 @@ from datetime import timedelta
 
 from tests.mutants import virtual
 
-from postroom.config import RelayConfig
+from postroom.config.values import RelayConfig
+from postroom.contracts.outbox import Retry
+from postroom.contracts.transport import Envelope, Outcome, Sent, TransportCapabilities
 from postroom.message import Message
 from postroom.relay import Relay, Route
-from postroom.store import Retry
 from postroom.stores.memory import MemoryStore
-from postroom.transport import Envelope, Outcome, Sent, TransportCapabilities
 
 BATCH, TRIPS = 426, 4
 LOST = BATCH * TRIPS

@@ -10,9 +10,9 @@ from datetime import timedelta
 
 from tests.mutants.world import LEASE, SEND, Answer, World
 
+from postroom.contracts.outbox import Query
+from postroom.contracts.transport import Failed, Outcome, Rejected, Unavailable
 from postroom.message import Message
-from postroom.store import Query
-from postroom.transport import Failed, Outcome, Rejected, Unavailable
 
 KEYS = "abcdef"
 METHODS = ("claim", "settle", "peek", "renew", "join", "lanes", "relays", "take", "release", "leave")

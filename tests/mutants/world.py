@@ -14,14 +14,22 @@ from types import ModuleType
 from typing import Any, cast
 
 from postroom.clock import utcnow
-from postroom.config import RelayConfig
+from postroom.config.values import RelayConfig
+from postroom.contracts.outbox import Query, Record, Store
+from postroom.contracts.transport import (
+    KEY_STOPPED,
+    NOT_STARTED,
+    Envelope,
+    Failed,
+    Outcome,
+    Sent,
+    TransportCapabilities,
+)
 from postroom.errors import StoreUnavailable
 from postroom.message import Message
 from postroom.retry import RetryPolicy, Table
-from postroom.store import Query, Record, Store
 from postroom.stores.memory import MemoryStore, Row
 from postroom.testing.journal import Delivery, Name, Run, check
-from postroom.transport import KEY_STOPPED, NOT_STARTED, Envelope, Failed, Outcome, Sent, TransportCapabilities
 
 LEASE, SEND = 6.0, 1.0
 CONFIG = RelayConfig(

@@ -34,7 +34,7 @@ from tests.packaging.deployments import (
 
 from postroom import Settings
 from postroom.cli.app import app
-from postroom.settings import load
+from postroom.config.load import load_settings
 from postroom.transports import known_scheme
 
 PAGE = (ROOT / "docs/how-to/deploy.md").read_text()
@@ -150,7 +150,7 @@ def env_of(start: Start, folder: Path) -> dict[str, str]:
 
 def settings(start: Start, folder: Path) -> Any:
     """What Postroom makes of its variables."""
-    return load(env=env_of(start, folder))
+    return load_settings(env=env_of(start, folder))
 
 
 @each_start
@@ -158,7 +158,7 @@ def test_a_variable_is_a_setting(start: Start, tmp_path: Path) -> None:
     ours = {name: value for name, value in env_of(start, tmp_path).items() if name.startswith("POSTROOM_")}
     assert ours
     for name, value in ours.items():
-        assert load(env={name: value}) != Settings(), f"{name} says nothing to Postroom"
+        assert load_settings(env={name: value}) != Settings(), f"{name} says nothing to Postroom"
 
 
 @each_relay

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from postroom.contracts.outbox import Query, Record
 from postroom.message import Message
-from postroom.store import Query, Record
 from postroom.stores import open_store
 
 KEYS, EACH = 40, 60

@@ -10,8 +10,8 @@ import sys
 from contextlib import suppress
 from datetime import timedelta
 
+from postroom.contracts.transport import Consumer, ConsumerOptions
 from postroom.errors import TransportUnavailable
-from postroom.transport import Consumer, ConsumerOptions
 from postroom.transports import open_consumer
 
 AT_ONCE = 10

@@ -18,10 +18,10 @@ from typing import Any
 import psycopg
 from tests.servers.streams import at_once
 
-from postroom.inbox_store import DeadDelivery, DeadQuery
+from postroom.contracts.inbox import DeadDelivery, DeadQuery
+from postroom.contracts.transport import Envelope, Sent
 from postroom.message import Message
 from postroom.stores import open_inbox_store, open_store, sqlite_path
-from postroom.transport import Envelope, Sent
 from postroom.transports.nats import NatsPublisher
 
 POSTROOM = [sys.executable, "-m", "postroom", "consume", "--app", "billing:inbox"]

@@ -18,8 +18,8 @@ from typing import Protocol
 
 import psycopg
 
+from postroom.contracts.outbox import Query
 from postroom.message import Message
-from postroom.store import Query
 from postroom.stores import open_store
 
 KEYS = 40

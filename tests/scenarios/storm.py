@@ -18,8 +18,8 @@ from typing import TypeVar
 
 from tests.scenarios.shoppers import Shoppers
 
+from postroom.contracts.outbox import Query, Record, Store
 from postroom.errors import StoreUnavailable
-from postroom.store import Query, Record, Store
 from postroom.stores import open_store
 from postroom.testing.journal import Delivery, Name
 

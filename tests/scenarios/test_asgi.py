@@ -13,7 +13,7 @@ import pytest
 from tests.scenarios.applications import Application, application
 from tests.servers.ports import free_port
 
-from postroom.store import Lane, Query, Record, RelayInfo
+from postroom.contracts.outbox import Lane, Query, Record, RelayInfo
 from postroom.stores import open_store
 from postroom.testing.waiting import until
 

@@ -12,25 +12,25 @@ from nats.js.api import DiscardPolicy
 from tests.servers.rabbit_queues import channel_to, fresh_name, make_queue, remove
 from tests.servers.streams import at_once, everything_in, fresh_stream
 
+from postroom.contracts.outbox import Query
+from postroom.contracts.transport import Publisher
 from postroom.events import Event, Listeners, RoutePaused, RouteResumed
 from postroom.message import Message
-from postroom.relay import Relay, gates, verdict
+from postroom.relay import Relay, breaker, verdict
 from postroom.relay.routes import Route
-from postroom.store import Query
 from postroom.stores.memory import MemoryStore
-from postroom.transport import Publisher
-from postroom.transports import open_transport
+from postroom.transports import open_publisher
 
 BACKLOG = 12
-REFUSALS = 5 * Route(to=open_transport("null://")).retry.max_attempts
+REFUSALS = 5 * Route(to=open_publisher("null://")).retry.max_attempts
 """Five times as many as the default settings give a message before it is dead."""
 
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a minute between two tries, as it is in earnest, would make this a test of an hour."""
-    monkeypatch.setattr(gates, "FIRST_PAUSE_SECONDS", 0.005)
-    monkeypatch.setattr(gates, "LONGEST_PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr(breaker, "FIRST_PAUSE_SECONDS", 0.005)
+    monkeypatch.setattr(breaker, "LONGEST_PAUSE_SECONDS", 0.02)
     monkeypatch.setattr(verdict, "PAUSE", timedelta(milliseconds=5))
 
 
@@ -66,7 +66,7 @@ async def test_a_full_nats_stream_is_waited_for_and_the_whole_backlog_arrives(na
         async def purge() -> None:
             await asyncio.to_thread(at_once, nats_url, lambda js: js.purge_stream(stream))
 
-        await outlive(open_transport(f"{nats_url}/{stream}?subject={stream}.paid"), "STREAM_FULL", purge)
+        await outlive(open_publisher(f"{nats_url}/{stream}?subject={stream}.paid"), "STREAM_FULL", purge)
         assert len(await asyncio.to_thread(everything_in, nats_url, stream)) == BACKLOG
 
 
@@ -81,7 +81,7 @@ async def test_a_full_rabbitmq_queue_is_waited_for_and_the_whole_backlog_arrives
         async def purge() -> None:
             await channel.queue_purge(queue)
 
-        await outlive(open_transport(f"{amqp_url}?queue={queue}"), "NACKED", purge)
+        await outlive(open_publisher(f"{amqp_url}?queue={queue}"), "NACKED", purge)
         found = await channel.queue_declare(queue, passive=True)
     assert found.message_count == BACKLOG
     await remove(amqp_url, queue)

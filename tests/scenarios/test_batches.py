@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from tests.scenarios.conftest import DATABASES, url_of
 
-from postroom.config import RelayConfig
+from postroom.config.values import RelayConfig
+from postroom.contracts.outbox import Claim, Store
 from postroom.message import Message
 from postroom.relay import Drained, Relay, Route
 from postroom.relay.batch_size import MOST_BYTES
-from postroom.store import Claim, Store
 from postroom.stores import open_store
 from postroom.transports.memory import MemoryBroker, MemoryPublisher
 

@@ -19,11 +19,11 @@ import pytest
 from tests.scenarios.conftest import DATABASES, url_of
 from tests.scenarios.outages import outage_of
 
-from postroom import failpoints
-from postroom.failpoints import POINTS
+from postroom.contracts.outbox import Lane, Query, Record, Store
 from postroom.message import Message
-from postroom.store import Lane, Query, Record, Store
 from postroom.stores import open_store
+from postroom.telemetry import failpoints
+from postroom.telemetry.failpoints import POINTS
 from postroom.testing.journal import Delivery, Name, Run, check
 from postroom.testing.waiting import until
 

@@ -22,11 +22,11 @@ from tests.servers import unprivileged
 from tests.servers.databases import in_database
 from tests.servers.mariadb import connect as mariadb_connect
 
-from postroom.config import RelayConfig
+from postroom.config.values import RelayConfig
+from postroom.contracts.outbox import Store
 from postroom.errors import StoreUnavailable
 from postroom.relay import Relay
 from postroom.relay.routes import Route
-from postroom.store import Store
 from postroom.stores import open_store
 from postroom.testing.contracts._case import a_message
 from postroom.testing.waiting import until_async

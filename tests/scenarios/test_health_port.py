@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from postroom.clock import utcnow
-from postroom.store import Lane, RelayInfo, Retry
+from postroom.contracts.outbox import Lane, RelayInfo, Retry
 from postroom.stores import open_store
 from postroom.testing.waiting import until
 

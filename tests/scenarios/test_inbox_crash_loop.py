@@ -15,8 +15,8 @@ from tests.scenarios.receivers import PATIENCE, Receiver
 from tests.servers.streams import fresh_stream
 from tests.servers.topics import fresh_topic
 
+from postroom.contracts.transport import Envelope, Sent
 from postroom.message import Message
-from postroom.transport import Envelope, Sent
 from postroom.transports.kafka import KafkaPublisher
 
 TRIES, KILLED = 3, 9

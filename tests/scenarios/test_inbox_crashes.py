@@ -16,8 +16,8 @@ from tests.scenarios.receivers import PATIENCE, Receiver
 from tests.servers.streams import fresh_stream
 
 from postroom import inbox as inbox_package
-from postroom.failpoints import INBOX_POINTS
 from postroom.message import Message
+from postroom.telemetry.failpoints import INBOX_POINTS
 
 KEYS, EACH = 3, 4
 POISON, HOPELESS, FLAKY = ("k0", 1), ("k1", 1), ("k2", 1)
@@ -29,7 +29,7 @@ HANDLED = {(str(message.key), message.data) for message in MESSAGES} - {POISON, 
 APP = f"""
 import inspect, os, time
 from pathlib import Path
-from postroom.inbox import Inbox, Unacceptable
+from postroom.inbox import Inbox, RejectMessage
 from postroom.retry import RetryPolicy
 
 inbox = Inbox("billing", retry=RetryPolicy.parse("0.05", max_attempts=3))
@@ -41,7 +41,7 @@ def effect(message, tx):
 def judge(message):
     name, flaw = (message.key, message.data), Path("flaw")
     if name == {POISON}:
-        raise Unacceptable("poison")
+        raise RejectMessage("poison")
     if name == {HOPELESS}:
         raise OSError("hopeless")
     if name == {FLAKY} and not flaw.exists():

@@ -20,9 +20,9 @@ from tests.servers.broker import Broker
 from tests.servers.topics import fresh_topic
 from tests.unit.transports.workers import check
 
+from postroom.contracts.transport import Envelope, Sent
 from postroom.message import Message
 from postroom.testing.waiting import until
-from postroom.transport import Envelope, Sent
 from postroom.transports.kafka import KafkaPublisher
 
 KEYS, EACH = 30, 80

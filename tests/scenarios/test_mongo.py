@@ -24,11 +24,11 @@ from tests.servers import mongo
 from tests.servers.mongod import Mongod, Second, mongod_of_my_own
 
 from postroom import Message, Outbox, Relay, Route, open_store
-from postroom.config import RelayConfig
+from postroom.config.values import RelayConfig
+from postroom.contracts.outbox import Query, Store
 from postroom.errors import DuplicateMessage, StoreUnavailable
 from postroom.events import Event, LanesLost, Listeners
-from postroom.reconciler import Reconciler
-from postroom.store import Query, Store
+from postroom.outbox.reconciler import Reconciler
 from postroom.testing.journal import Delivery, Name, Run, check
 from postroom.testing.waiting import until_async
 from postroom.transports.local import LocalPublisher
@@ -186,7 +186,7 @@ import os, sys
 from datetime import datetime, timedelta, timezone
 from pymongo import MongoClient
 from postroom import Message, Outbox
-from postroom.reconciler import message_id
+from postroom.outbox.reconciler import message_id
 database = MongoClient(sys.argv[1]).get_default_database()
 for number in range(int(sys.argv[2])):
     written = datetime.now(timezone.utc) - timedelta(hours=1)

@@ -13,11 +13,11 @@ from pymongo import AsyncMongoClient
 from tests.servers.mongod import Mongod
 
 from postroom import Message, Outbox, Relay, Route, open_store
-from postroom.config import RelayConfig
+from postroom.config.values import RelayConfig
+from postroom.contracts.outbox import Query, Store
 from postroom.errors import StoreUnavailable
 from postroom.relay import wakeup
 from postroom.retry import RetryPolicy
-from postroom.store import Query, Store
 from postroom.testing.journal import Delivery, Name, Run, check
 from postroom.transports.local import LocalPublisher
 

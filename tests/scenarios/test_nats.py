@@ -20,12 +20,12 @@ from tests.scenarios.posts import AWAY, CONCURRENCY, EACH, IN_FLIGHT, KEYS, Post
 from tests.servers.nats_server import NatsServer
 from tests.servers.streams import everything_in, fresh_stream
 
+from postroom.contracts.transport import Envelope, Sent
 from postroom.errors import TransportUnavailable
 from postroom.message import Message
 from postroom.testing.waiting import until
-from postroom.transport import Envelope, Sent
 from postroom.transports.nats import NatsConsumer, NatsPublisher
-from postroom.transports.nats.binding import message_of
+from postroom.transports.nats.encoding import message_of
 
 pytestmark = pytest.mark.timeout(240)  # pauses of the relay, on whatever machine this is
 

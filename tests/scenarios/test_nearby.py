@@ -13,7 +13,8 @@ from sqlalchemy.ext import asyncio as sa
 from tests.conformance.handles.held import django_connection
 from tests.scenarios.heard import HEARD
 
-from postroom import Message, Outbox, nearby, open_store
+from postroom import Message, Outbox, open_store
+from postroom.handles import nearby
 from postroom.integrations.asgi import relaying
 from postroom.relay.wakeup import Backoff
 

@@ -19,9 +19,9 @@ from tests.scenarios.posts import AWAY, CONCURRENCY, EACH, IN_FLIGHT, KEYS, Post
 from tests.servers.redis_streams import messages_in
 from tests.servers.valkeyd import Valkey
 
+from postroom.contracts.transport import Envelope, Sent
 from postroom.message import Message
 from postroom.testing.waiting import until
-from postroom.transport import Envelope, Sent
 from postroom.transports.redis_streams import RedisPublisher
 
 STREAM = "orders"

@@ -13,17 +13,17 @@ import pytest
 from tests.scenarios.conftest import DATABASES, url_of
 
 from postroom.clock import monotonic
-from postroom.config import RelayConfig
+from postroom.config.values import RelayConfig
+from postroom.contracts.outbox import Claim, Lane, Query, Settled, Store
+from postroom.contracts.transport import Envelope, Failed, Outcome, Rejected, Unavailable
 from postroom.errors import ConfigError, StoreError, StoreUnavailable
 from postroom.events import Event, Listeners, RoutePaused
 from postroom.message import Message
 from postroom.relay import Drained, Relay, Route
 from postroom.retry import RetryPolicy, Table
-from postroom.store import Claim, Lane, Query, Settled, Store
 from postroom.stores import open_store, open_waker
 from postroom.stores.memory import MemoryStore
 from postroom.stores.postgres import PostgresStore
-from postroom.transport import Envelope, Failed, Outcome, Rejected, Unavailable
 from postroom.transports.memory import MemoryBroker, MemoryPublisher
 
 MILLISECOND = timedelta(milliseconds=1)
@@ -130,7 +130,7 @@ async def test_a_broker_that_is_away_costs_no_attempt(store: Store) -> None:
     relay = relay_to(store, publisher)
     running = asyncio.create_task(relay.drain())
     async with asyncio.timeout(10):
-        while not relay._gates.away():
+        while not relay._breakers.away():
             await asyncio.sleep(0.01)
     publisher.broker.away = False
     assert await asyncio.wait_for(running, 30) == Drained(dead=0, parked=0)
@@ -215,7 +215,7 @@ async def test_two_relays_share_the_lanes_and_lose_nothing(store: Store) -> None
         relay._heartbeat._lease = timedelta(seconds=3)
     running = [asyncio.create_task(relay.run()) for relay in both]
     async with asyncio.timeout(20):
-        while not all(len(relay._holdings) == 32 for relay in both):
+        while not all(len(relay._owned) == 32 for relay in both):
             await asyncio.sleep(0.05)
     await store.put(messages(200, keys=40))
     async with asyncio.timeout(20):
@@ -250,7 +250,7 @@ async def test_a_message_whose_turn_did_not_come_says_nothing_of_the_broker(stor
     publisher = Scripted(lambda message, time: Unavailable("NOT_STARTED") if message.data == 3 and time == 1 else None)
     relay = relay_to(store, publisher)
     assert await asyncio.wait_for(relay.drain(), 30) == Drained(dead=0, parked=0)
-    assert not relay._gates.away()
+    assert not relay._breakers.away()
     assert {record.attempts for record in await store.find(Query())} == {1}
 
 
@@ -272,7 +272,7 @@ async def test_no_round_of_a_batch_begins_in_a_lane_that_ran_out_meanwhile(store
 
     class Losing(Scripted):
         async def publish(self, batch: Sequence[Envelope], *, timeout: timedelta) -> Sequence[Outcome]:
-            relay._holdings.drop(list(relay._holdings.epochs))
+            relay._owned.drop(list(relay._owned.epochs))
             return await super().publish(batch, timeout=timeout)
 
     x, y = Losing(lambda *_: None), Scripted(lambda *_: None)
@@ -374,7 +374,7 @@ async def test_a_relay_with_a_long_poll_hears_of_a_commit_at_once(store: Store) 
     relay = Relay(store, [Route(to=publisher)], config=replace(CONFIG, poll=timedelta(minutes=10)))
     running = asyncio.create_task(relay.run())
     async with asyncio.timeout(20):
-        while not len(relay._holdings) or relay._idle._next < 1:
+        while not len(relay._owned) or relay._idle._next < 1:
             await asyncio.sleep(0.01)
     await store.put(messages(1))
     url = store._url if isinstance(store, PostgresStore) else "memory://"
@@ -451,13 +451,13 @@ async def test_a_joining_relay_gets_its_share_long_before_a_beat_is_due(store: S
     relays = [Relay(store, [Route(to=Scripted(lambda *_: None))], config=config, name=name) for name in "ab"]
     running = [asyncio.create_task(relays[0].run())]
     async with asyncio.timeout(30):
-        while len(relays[0]._holdings) < 64:
+        while len(relays[0]._owned) < 64:
             await asyncio.sleep(0.01)
         running.append(asyncio.create_task(relays[1].run()))
-        while [len(relay._holdings) for relay in relays] != [32, 32]:
+        while [len(relay._owned) for relay in relays] != [32, 32]:
             await asyncio.sleep(0.01)
         relays[0].stop()
-        while len(relays[1]._holdings) < 64:
+        while len(relays[1]._owned) < 64:
             await asyncio.sleep(0.01)
     relays[1].stop()
     await asyncio.gather(*running)
@@ -481,7 +481,7 @@ async def test_a_lone_message_is_found_by_the_first_claim_whatever_its_lane(
     running = asyncio.create_task(relay.run())
     async with asyncio.timeout(30):
         for number in range(8):
-            while not relay._idle.waited or relay._trips or not len(relay._holdings):
+            while not relay._idle.waited or relay._trips or not len(relay._owned):
                 await asyncio.sleep(0.01)
             asked = 0
             await store.put([Message("order.paid", key=f"lone-{number}", data=number)])
@@ -524,7 +524,7 @@ async def test_the_last_try_of_a_suspect_waits_until_nothing_else_is_under_way()
             return await super().claim(*args, **kwargs)
 
     relay = Relay(Listening(), [Route(to=Scripted(lambda *_: None))], config=CONFIG)
-    relay._holdings.add([Lane(3, 1, relay.owner, None)], monotonic() + 60)
+    relay._owned.add([Lane(3, 1, relay.owner, None)], monotonic() + 60)
     over = asyncio.Event()
 
     async def other() -> None:

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
+from postroom.contracts.outbox import Lane, Query, Record, RelayInfo
 from postroom.events import Listeners
 from postroom.message import Message
 from postroom.relay import presence
 from postroom.relay.heartbeat import Heartbeat
-from postroom.relay.holdings import Holdings
+from postroom.relay.owned_lanes import OwnedLanes
 from postroom.relay.verdict import lost_with_its_relay
 from postroom.retry import RetryPolicy
-from postroom.store import Lane, Query, Record, RelayInfo
 from postroom.stores import open_store
 from postroom.testing.waiting import until
 
@@ -115,7 +115,7 @@ def test_a_relay_that_only_stands_still_keeps_its_lanes(store: str, tmp_path: Pa
 
 async def beaten_once(url: str) -> int:
     """How many lanes another relay has after its first beat."""
-    holdings = Holdings()
+    holdings = OwnedLanes()
     lost = lost_with_its_relay(RetryPolicy.WORKER, park=True)
     info = RelayInfo(owner="newcomer", name="newcomer", process=presence.process())
     async with open_store(url) as store:

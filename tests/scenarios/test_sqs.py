@@ -19,14 +19,14 @@ from tests.servers import sqs
 from tests.servers.gate import Gate
 from tests.servers.queues import everything_in, fresh_queue, with_queue
 
+from postroom.contracts.outbox import Query, Record
+from postroom.contracts.transport import Envelope
 from postroom.errors import TransportUnavailable
 from postroom.message import Message
-from postroom.store import Query, Record
 from postroom.stores import open_store
 from postroom.testing.waiting import until
-from postroom.transport import Envelope
 from postroom.transports.sqs import SqsConsumer, SqsPublisher
-from postroom.transports.sqs.reading import event_in
+from postroom.transports.sqs.decoding import event_in
 
 KEYS, EACH = 20, 15
 BATCH, CONCURRENCY = 10, 4

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.session import get_session
 
-from postroom.transports.sqs import address
+from postroom.transports.sqs import url as address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from postroom.transports.redis_streams.binding import read
+from postroom.transports.redis_streams.encoding import read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

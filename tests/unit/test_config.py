@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from postroom.config import LEASE_PER_SEND, Limits, RelayConfig, Settings, TableNames
+from postroom.config.load import load_settings
+from postroom.config.values import LEASE_PER_SEND, Limits, RelayConfig, Settings, TableNames
 from postroom.durations import format_duration, parse_duration
 from postroom.errors import ConfigError
 from postroom.retry import Exponential, RetryPolicy, Table
-from postroom.settings import load
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -218,13 +218,13 @@ def test_no_value_can_be_changed() -> None:
 
 
 def test_without_anything_given_the_defaults_hold() -> None:
-    assert load(env={}) == Settings()
+    assert load_settings(env={}) == Settings()
 
 
 def test_code_wins_over_the_environment_and_that_over_the_file(toml: Path) -> None:
     toml.write_text('store = "sqlite:///file.db"\n[relay]\nbatch = 1\npoll = "1s"\nconcurrency = 1')
     env = {"POSTROOM_BATCH": "2", "POSTROOM_POLL": "2s"}
-    settings = load(env=env, toml=toml, poll="3s")
+    settings = load_settings(env=env, toml=toml, poll="3s")
     assert settings.relay == RelayConfig(concurrency=1, batch=2, poll=3 * SECOND)
     assert settings.store == "sqlite:///file.db"
     assert settings.lanes == 64
@@ -248,7 +248,7 @@ def test_each_setting_has_its_variable() -> None:
         "POSTROOM_LANES": "16",
         "POSTROOM_LIMIT_BODY": "1024",
     }
-    assert load(env=env) == Settings(
+    assert load_settings(env=env) == Settings(
         store="sqlite:///shop.db",
         to="local://shop:deliver",
         lanes=16,
@@ -285,7 +285,7 @@ def test_each_setting_has_its_key_in_the_file(toml: Path) -> None:
         header_value = 100
     """)
     backoff = Table((5 * SECOND, 60 * SECOND))
-    assert load(env={}, toml=toml) == Settings(
+    assert load_settings(env={}, toml=toml) == Settings(
         store="sqlite:///shop.db",
         to="local://shop:deliver",
         lanes=16,
@@ -297,15 +297,17 @@ def test_each_setting_has_its_key_in_the_file(toml: Path) -> None:
 
 def test_code_may_give_values_or_text() -> None:
     backoff = Table((SECOND,))
-    assert load(env={}, poll=SECOND, backoff=backoff, batch=7) == load(env={}, poll="1s", backoff="1", batch="7")
+    assert load_settings(env={}, poll=SECOND, backoff=backoff, batch=7) == load_settings(
+        env={}, poll="1s", backoff="1", batch="7"
+    )
 
 
 def test_none_and_an_empty_variable_count_as_not_given() -> None:
-    assert load(env={"POSTROOM_BATCH": "", "POSTROOM_STORE": ""}, batch=None) == Settings()
+    assert load_settings(env={"POSTROOM_BATCH": "", "POSTROOM_STORE": ""}, batch=None) == Settings()
 
 
 def test_the_preset_worker_is_the_table_of_its_requirement() -> None:
-    config = load(env={"POSTROOM_PRESET": "worker"}).relay
+    config = load_settings(env={"POSTROOM_PRESET": "worker"}).relay
     assert not config.enabled
     assert (config.concurrency, config.first_batch, config.largest_batch, config.max_attempts) == (4, 32, 32, 6)
     assert (config.poll, config.lease, config.send_timeout) == (0.5 * SECOND, 120 * SECOND, 2.5 * SECOND)
@@ -314,7 +316,7 @@ def test_the_preset_worker_is_the_table_of_its_requirement() -> None:
 
 def test_the_preset_kafka_is_the_table_of_its_requirement(toml: Path) -> None:
     toml.write_text('preset = "kafka"')
-    config = load(env={}, toml=toml).relay
+    config = load_settings(env={}, toml=toml).relay
     assert (config.first_batch, config.largest_batch, config.max_attempts) == (500, 500, 5)
     assert config.backoff == Exponential(2 * SECOND, 600 * SECOND)
     assert config.lease == RelayConfig().lease
@@ -322,7 +324,7 @@ def test_the_preset_kafka_is_the_table_of_its_requirement(toml: Path) -> None:
 
 def test_what_is_given_beside_a_preset_wins_wherever_it_is_given(toml: Path) -> None:
     toml.write_text('[relay]\nlease = "45s"\nbackoff = "transfers"')
-    settings = load(env={"POSTROOM_BATCH": "7"}, toml=toml, preset="worker")
+    settings = load_settings(env={"POSTROOM_BATCH": "7"}, toml=toml, preset="worker")
     assert settings.preset == "worker"
     assert settings.relay == RelayConfig(
         batch=7, lease=45 * SECOND, backoff=RetryPolicy.TRANSFERS.backoff, max_attempts=5
@@ -331,11 +333,11 @@ def test_what_is_given_beside_a_preset_wins_wherever_it_is_given(toml: Path) -> 
 
 def test_a_preset_that_there_is_not_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(ConfigError, match="preset is 'turbo'; it must be worker or kafka"):
-        load(env={"POSTROOM_PRESET": "turbo"})
+        load_settings(env={"POSTROOM_PRESET": "turbo"})
 
 
 def test_a_variable_of_somebody_else_is_no_concern() -> None:
-    assert load(env={"POSTROOM_FAILPOINT": "x", "BATCH": "y"}) == Settings()
+    assert load_settings(env={"POSTROOM_FAILPOINT": "x", "BATCH": "y"}) == Settings()
 
 
 @pytest.mark.parametrize(
@@ -351,7 +353,7 @@ def test_a_variable_of_somebody_else_is_no_concern() -> None:
 )
 def test_a_wrong_variable_is_refused_by_name(name: str, value: str, sentence: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        load(env={name: value})
+        load_settings(env={name: value})
     assert str(refused.value).startswith(sentence)
 
 
@@ -374,26 +376,26 @@ def test_a_wrong_variable_is_refused_by_name(name: str, value: str, sentence: st
 def test_a_wrong_key_is_refused_with_file_and_key(toml: Path, text: str, sentence: str) -> None:
     toml.write_text(text)
     with pytest.raises(ConfigError) as refused:
-        load(env={}, toml=toml)
+        load_settings(env={}, toml=toml)
     assert str(refused.value).startswith(f"{toml}: {sentence}")
 
 
 def test_a_file_that_is_missing_or_no_toml_is_refused_by_name(toml: Path) -> None:
     with pytest.raises(ConfigError, match=r"postroom.toml cannot be read: No such file"):
-        load(env={}, toml=toml)
+        load_settings(env={}, toml=toml)
     toml.write_bytes(b"store = \xff")
     with pytest.raises(ConfigError, match=r"postroom.toml is not TOML"):
-        load(env={}, toml=toml)
+        load_settings(env={}, toml=toml)
 
 
 def test_an_unknown_override_is_refused_with_a_suggestion() -> None:
     with pytest.raises(ConfigError, match=r"settings: leases is unknown; did you mean lease\?"):
-        load(env={}, leases="5s")
+        load_settings(env={}, leases="5s")
 
 
 def test_a_url_of_the_wrong_type_is_not_shown() -> None:
     with pytest.raises(ConfigError, match="store: a bytes is not text") as refused:
-        load(env={}, store=b"postgresql://app:s3cr3t@db")
+        load_settings(env={}, store=b"postgresql://app:s3cr3t@db")
     assert "s3cr3t" not in str(refused.value)
 
 
@@ -402,7 +404,7 @@ def test_a_url_of_the_wrong_type_is_not_shown() -> None:
 
 def test_a_url_may_come_from_a_file(secret: Path) -> None:
     env = {"POSTROOM_STORE_FILE": str(secret), "POSTROOM_TO_FILE": str(secret)}
-    assert load(env=env).store == load(env=env).to == "postgresql://app:s3cr3t@db/shop"
+    assert load_settings(env=env).store == load_settings(env=env).to == "postgresql://app:s3cr3t@db/shop"
 
 
 def test_a_secret_that_everybody_can_read_is_refused(secret: Path) -> None:
@@ -410,14 +412,14 @@ def test_a_secret_that_everybody_can_read_is_refused(secret: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"POSTROOM_STORE_FILE: .* can be read by everybody; run: chmod o-r"
     ) as refused:
-        load(env={"POSTROOM_STORE_FILE": str(secret)})
+        load_settings(env={"POSTROOM_STORE_FILE": str(secret)})
     assert "s3cr3t" not in str(refused.value)
 
 
 def test_a_secret_behind_a_link_is_read(secret: Path, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(secret)
-    assert load(env={"POSTROOM_TO_FILE": str(link)}).to == "postgresql://app:s3cr3t@db/shop"
+    assert load_settings(env={"POSTROOM_TO_FILE": str(link)}).to == "postgresql://app:s3cr3t@db/shop"
 
 
 def test_a_secret_that_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
@@ -425,21 +427,21 @@ def test_a_secret_that_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> 
     os.mkfifo(pipe, 0o600)
     for path in (pipe, tmp_path):
         with pytest.raises(ConfigError, match=r"POSTROOM_TO_FILE: .* (is not a regular file|Is a directory)"):
-            load(env={"POSTROOM_TO_FILE": str(path)})
+            load_settings(env={"POSTROOM_TO_FILE": str(path)})
 
 
 @pytest.mark.parametrize(("content", "sentence"), [(b" \n", "is empty"), (b"\xff", "is not text in UTF-8")])
 def test_a_secret_that_says_nothing_is_refused(secret: Path, content: bytes, sentence: str) -> None:
     secret.write_bytes(content)
     with pytest.raises(ConfigError, match=sentence):
-        load(env={"POSTROOM_STORE_FILE": str(secret)})
+        load_settings(env={"POSTROOM_STORE_FILE": str(secret)})
 
 
 def test_a_secret_that_is_missing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
-        load(env={"POSTROOM_STORE_FILE": str(tmp_path / "nowhere")})
+        load_settings(env={"POSTROOM_STORE_FILE": str(tmp_path / "nowhere")})
 
 
 def test_a_url_and_its_file_at_once_are_refused(secret: Path) -> None:
     with pytest.raises(ConfigError, match="POSTROOM_STORE and POSTROOM_STORE_FILE are both set; keep one"):
-        load(env={"POSTROOM_STORE": "sqlite:///shop.db", "POSTROOM_STORE_FILE": str(secret)})
+        load_settings(env={"POSTROOM_STORE": "sqlite:///shop.db", "POSTROOM_STORE_FILE": str(secret)})

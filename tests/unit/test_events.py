@@ -9,13 +9,22 @@ from uuid import UUID
 import pytest
 
 from postroom import events
-from postroom.events import Buried, Claimed, Event, LanesLost, LanesTaken, Listeners, MessagesPut, Retried
+from postroom.events import (
+    BatchClaimed,
+    Event,
+    LanesLost,
+    LanesTaken,
+    Listeners,
+    MessageBuried,
+    MessageRetried,
+    MessagesPut,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PUT = MessagesPut(count=3)
-CLAIMED = Claimed(count=2, lanes=1, seconds=0.1)
+CLAIMED = BatchClaimed(count=2, lanes=1, seconds=0.1)
 
 
 def broken(event: Event) -> None:
@@ -102,7 +111,9 @@ def test_a_broken_listener_that_has_no_hash_harms_nobody(log: pytest.LogCaptureF
 
 
 def test_an_idempotency_key_stays_out_of_the_log_of_a_broken_listener(log: pytest.LogCaptureFixture) -> None:
-    buried = Buried(id=UUID(int=1), type="order.paid", attempts=6, code="MAX_ATTEMPTS", idempotency_key="card-4711")
+    buried = MessageBuried(
+        id=UUID(int=1), type="order.paid", attempts=6, code="MAX_ATTEMPTS", idempotency_key="card-4711"
+    )
     Listeners(broken)(buried)
     assert "card-4711" not in log.text
 
@@ -129,6 +140,6 @@ def test_events_of_different_kinds_are_never_equal() -> None:
 
 
 def test_an_event_cannot_be_changed() -> None:
-    retried = Retried(id=UUID(int=1), type="t", attempts=1, code="HTTP_503", delay=timedelta(seconds=5))
+    retried = MessageRetried(id=UUID(int=1), type="t", attempts=1, code="HTTP_503", delay=timedelta(seconds=5))
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(retried, "attempts", 2)  # noqa: B010

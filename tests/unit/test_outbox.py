@@ -12,14 +12,14 @@ import sqlalchemy
 from sqlalchemy import orm
 from sqlalchemy.ext import asyncio as sa
 
-from postroom.config import Limits, TableNames
+from postroom.config.values import Limits, TableNames
 from postroom.errors import DuplicateMessage, InvalidMessage, NotInTransaction, PostroomError, UnknownHandle
 from postroom.events import Event, Listeners, MessagesPut
+from postroom.handles import handle_for
+from postroom.handles.django import django
+from postroom.handles.sqlalchemy import write
 from postroom.message import Message
-from postroom.outbox import Outbox
-from postroom.stores.handles import handle_for
-from postroom.stores.handles.django import django
-from postroom.stores.handles.sqlalchemy import write
+from postroom.outbox.outbox import Outbox
 
 PAID = Message("order.paid", key="o-1")
 outbox = Outbox()

@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 import pytest
 
 from postroom.clock import utcnow
+from postroom.contracts.outbox import Query
 from postroom.errors import StoreError, StoreUnavailable
 from postroom.message import Message
-from postroom.reconciler import Reconciler, message_id
-from postroom.store import Query
+from postroom.outbox.reconciler import Reconciler, message_id
 from postroom.stores.memory import MemoryStore
 
 HOUR = timedelta(hours=1)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from postroom import open_store, open_transport
-from postroom.config import RouteConfig, Settings
+from postroom import open_publisher, open_store
+from postroom.config.values import RouteConfig, Settings
 from postroom.errors import PostroomError
 from postroom.relay import routes_from
 from postroom.stores import open_inbox_store
@@ -66,7 +66,7 @@ def assert_hidden(thing: object) -> None:
 
 @pytest.mark.parametrize("url", PUBLISHERS)
 def test_no_publisher_and_no_route_shows_it(url: str) -> None:
-    assert_hidden(open_transport(url))
+    assert_hidden(open_publisher(url))
     settings = Settings(to=url)
     assert_hidden(settings)
     assert_hidden(RouteConfig(to=url))
@@ -98,7 +98,7 @@ def error_of(opened: Callable[[str], Any], url: str) -> PostroomError | None:
 @pytest.mark.parametrize("broken", BROKEN)
 @pytest.mark.parametrize(
     ("opened", "url"),
-    [*((open_transport, url) for url in PUBLISHERS), *((open_store, url) for url in STORES)],
+    [*((open_publisher, url) for url in PUBLISHERS), *((open_store, url) for url in STORES)],
 )
 def test_no_error_about_a_url_shows_it_nor_does_what_caused_the_error(
     opened: Callable[[str], Any], url: str, broken: str

@@ -20,15 +20,15 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from tests.conformance.inbox.desks import sqlite_desk
 from tests.unit.inbox.shops import QUICK, TOPIC, Shop, an_inbox
 
+from postroom.contracts.transport import Envelope, Publisher
 from postroom.errors import DuplicateMessage
 from postroom.message import Message
-from postroom.outbox import Outbox
+from postroom.outbox.outbox import Outbox
 from postroom.relay import Relay, Route
 from postroom.stores import open_store, sqlite_path
-from postroom.tracing import sending
-from postroom.tracing.spans import in_use
-from postroom.transport import Envelope, Publisher
-from postroom.transports import open_transport
+from postroom.telemetry.tracing import sending
+from postroom.telemetry.tracing.spans import in_use
+from postroom.transports import open_publisher
 from postroom.transports.local import LocalPublisher
 from postroom.transports.memory import MemoryPublisher
 
@@ -269,7 +269,7 @@ async def test_a_batch_is_handled_in_a_trace_of_its_own_that_links_to_each(shop:
     ],
 )
 def test_a_transport_declares_where_a_message_goes_that_names_no_topic(url: str) -> None:
-    assert open_transport(url).capabilities.topic == "orders"
+    assert open_publisher(url).capabilities.topic == "orders"
 
 
 async def test_a_batch_of_sqs_is_told_by_the_name_that_the_conventions_know(spans: Spans) -> None:
@@ -293,7 +293,7 @@ class Broken(SpanProcessor):
 async def test_a_tracer_that_fails_costs_no_message(
     shop: Shop, provider: TracerProvider, hook: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("postroom.tracing.spans._complained", [])
+    monkeypatch.setattr("postroom.telemetry.tracing.spans._complained", [])
     monkeypatch.delattr(Broken, hook)
     provider.add_span_processor(Broken())
     inbox = an_inbox()
@@ -321,8 +321,8 @@ def test_nothing_is_imported_from_put_to_handle_where_nobody_uses_opentelemetry(
     code = """if True:
         import asyncio, sqlite3, sys
         from datetime import timedelta
-        from postroom import Inbox, Message, Outbox, Reception, Relay, Route
-        from postroom import open_consumer, open_inbox_store, open_store, open_transport
+        from postroom import Inbox, Message, Outbox, InboxWorker, Relay, Route
+        from postroom import open_consumer, open_inbox_store, open_store, open_publisher
 
         async def main():
             inbox, seen = Inbox("billing"), []
@@ -333,14 +333,14 @@ def test_nothing_is_imported_from_put_to_handle_where_nobody_uses_opentelemetry(
                     connection.execute("BEGIN")
                     Outbox().put(connection, Message("order.paid"))
                     connection.execute("COMMIT")
-                await Relay(store, [Route(to=open_transport("memory://shop/orders"))]).drain()
+                await Relay(store, [Route(to=open_publisher("memory://shop/orders"))]).drain()
             async with open_inbox_store("sqlite:///shop.db") as store:
-                reception = Reception(inbox, store, open_consumer("memory://shop/orders"))
+                reception = InboxWorker(inbox, store, open_consumer("memory://shop/orders"))
                 await reception.run(until_idle=timedelta(milliseconds=1))
             assert seen == [None]
 
         asyncio.run(main())
         assert not any(name.startswith("opentelemetry") for name in sys.modules)
-        assert "postroom.tracing.spans" not in sys.modules
+        assert "postroom.telemetry.tracing.spans" not in sys.modules
     """
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, timeout=60)

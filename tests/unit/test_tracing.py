@@ -11,10 +11,10 @@ from opentelemetry import baggage, context, trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, TraceState
 
-from postroom.config import Limits
-from postroom.limits import check
+from postroom.config.values import Limits
 from postroom.message import Message
-from postroom.tracing import current, traced
+from postroom.telemetry.tracing import current, traced
+from postroom.validation import check
 
 LIMITS = Limits()
 PAID = Message("order.paid", headers={"tenant": "a"})
@@ -96,9 +96,9 @@ def test_an_invalid_span_is_none() -> None:
 def test_nothing_is_imported_where_nobody_uses_opentelemetry() -> None:
     code = """if True:
         import sys
-        from postroom.config import Limits
+        from postroom.config.values import Limits
         from postroom.message import Message
-        from postroom.tracing import traced
+        from postroom.telemetry.tracing import traced
         messages = [Message("order.paid")]
         assert traced(messages, Limits()) is messages
         assert not any(name.startswith("opentelemetry") for name in sys.modules)

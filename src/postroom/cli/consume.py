@@ -11,18 +11,19 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from postroom import failpoints, names
 from postroom.cli.ending import Ending
 from postroom.cli.logs import log_level, logging_lines
 from postroom.cli.notes import note
 from postroom.cli.options import store_options
 from postroom.cli.output import printable, write
 from postroom.cli.session import Session
+from postroom.config import objects
 from postroom.durations import format_duration, parse_duration
 from postroom.errors import ConfigError
-from postroom.inbox import Inbox, Reception
+from postroom.inbox import Inbox, InboxWorker
 from postroom.inbox.opening import consumer_for
-from postroom.inbox.reception import CONCURRENCY_DEFAULT, GRACE_DEFAULT, Tally
+from postroom.inbox.worker import CONCURRENCY_DEFAULT, GRACE_DEFAULT, Tally
+from postroom.telemetry import failpoints
 from postroom.urls import redact
 
 PARKED = 3
@@ -127,7 +128,7 @@ async def _consume(
     )
     _warn_of_open_secrets(click.get_current_context())
     async with session.inbox_store() as store:
-        reception = Reception(inbox, store, consumer, concurrency=handlers, grace=grace)
+        reception = InboxWorker(inbox, store, consumer, concurrency=handlers, grace=grace)
         ending.listen(reception.stop)
         # A job that ends by itself says at once that there is no broker; a service waits for it.
         if await reception.open(patient=until_idle is None):
@@ -144,7 +145,7 @@ def _warn_of_open_secrets(context: click.Context) -> None:
 
 def load(name: str) -> Inbox:
     """The inbox that `module:inbox` names, or ConfigError."""
-    found = names.load(name, shown=name, usage="module:inbox, as in shop.billing:inbox")
+    found = objects.load(name, shown=name, usage="module:inbox, as in shop.billing:inbox")
     if not isinstance(found, Inbox):
         raise ConfigError(f"{name} is a {type(found).__name__}, no Inbox: name the object that has your handlers.")
     return found

@@ -9,10 +9,10 @@ import click
 
 from postroom.cli.repair import Repair, messages
 from postroom.cli.session import Session
-from postroom.store import Query, Store, Told
+from postroom.contracts.outbox import Progress, Query, Store
 
 
-async def _discard(store: Store, query: Query, told: Told) -> int:
+async def _discard(store: Store, query: Query, told: Progress) -> int:
     return await store.discard(query, told=told)
 
 

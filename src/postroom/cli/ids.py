@@ -9,7 +9,7 @@ from uuid import UUID
 import click
 
 from postroom.cli.output import printable
-from postroom.store import OPEN, Query, Status, Store
+from postroom.contracts.outbox import OPEN, Query, Status, Store
 
 PREFIX_MIN = 4
 """With fewer digits nobody means one message."""

@@ -15,12 +15,12 @@ from postroom.cli.options import store_options, whole_type
 from postroom.cli.output import Column, printable, write, write_json, write_table
 from postroom.cli.repair import messages
 from postroom.cli.session import Session
-from postroom.inbox_store import DeadDelivery, DeadQuery, Known, KnownQuery, Outcome
+from postroom.contracts.inbox import DeadDelivery, DeadQuery, DeliveryState, Known, KnownQuery
 from postroom.message import cloudevent, rfc3339
 from postroom.text import without_trace
 
 LIMIT_DEFAULT = 50
-OUTCOMES: tuple[Outcome, ...] = ("handled", "failing", "dead", "requeued")
+OUTCOMES: tuple[DeliveryState, ...] = ("handled", "failing", "dead", "requeued")
 
 
 @click.group("inbox", cls=Commands, short_help="See what was received, and let dead messages go again.")
@@ -56,7 +56,7 @@ def status(session: Session, as_json: bool) -> None:
     write_table([Column("CONSUMER", flexible=True), *(Column(word.upper(), right=True) for word in OUTCOMES)], rows)
 
 
-async def _counts(session: Session) -> Mapping[str, Mapping[Outcome, int]]:
+async def _counts(session: Session) -> Mapping[str, Mapping[DeliveryState, int]]:
     async with session.inbox_store() as store:
         return await store.counts()
 
@@ -87,7 +87,7 @@ def _chosen(command: Any) -> Any:
 @click.option("--payload", is_flag=True, help="Show payloads too. They may hold secrets.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 def list_dead(
-    session: Session, outcome: Outcome, limit: int | None, payload: bool, as_json: bool, **wanted: Any
+    session: Session, outcome: DeliveryState, limit: int | None, payload: bool, as_json: bool, **wanted: Any
 ) -> None:
     """Show messages that are dead, with the reason; or with --status those that are failing or handled. What they say is
     not shown unless --payload is given. Of a message that is not dead the broker has the type, the key and the payload:

@@ -12,13 +12,13 @@ from postroom.cli.notes import note
 from postroom.cli.options import store_options
 from postroom.cli.output import write, write_json
 from postroom.cli.session import Session
-from postroom.config import Settings
-from postroom.store import Migration
+from postroom.config.values import Settings
+from postroom.contracts.outbox import Migration
 from postroom.stores import open_store
-from postroom.stores._grants import grants
-from postroom.stores._migrate import newest
-from postroom.stores._put import Dialect
-from postroom.stores._script import Script
+from postroom.stores.sql.grants import grants
+from postroom.stores.sql.insert import Dialect
+from postroom.stores.sql.migrations import newest
+from postroom.stores.sql.script import Script
 from postroom.urls import split_scheme, without_driver
 
 

@@ -13,7 +13,7 @@ import click
 
 from postroom import codec
 from postroom.errors import InvalidMessage
-from postroom.limits import BODY_MAX
+from postroom.validation import BODY_MAX
 
 READ_MAX = 8 * BODY_MAX
 """How much of a file or a line is read: JSON may spell a byte with six, and no body can be larger than `BODY_MAX`."""

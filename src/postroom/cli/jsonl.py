@@ -10,8 +10,8 @@ from postroom import codec
 from postroom.cli.inputs import READ_MAX
 from postroom.cli.options import parse_moment
 from postroom.errors import ConfigError, InvalidMessage
-from postroom.limits import Limits, check
 from postroom.message import Message
+from postroom.validation import Limits, check
 
 TIMES: Final = ("not_before", "expires_at")
 TEXTS: Final = (

@@ -16,9 +16,9 @@ from rich.text import Text
 from postroom.cli.output import printable, rough
 from postroom.cli.tally import Tally
 from postroom.clock import monotonic
+from postroom.contracts.outbox import OPEN, Counts, Store
 from postroom.errors import StoreError
 from postroom.events import Event
-from postroom.store import OPEN, Counts, Store
 
 REFRESH_SECONDS = 0.25
 ASK_SECONDS = 1.0

@@ -13,9 +13,9 @@ import click
 
 from postroom.cli.session import Session
 from postroom.clock import utcnow
+from postroom.config.load import CONFIG
 from postroom.durations import parse_duration
 from postroom.errors import ConfigError
-from postroom.settings import CONFIG
 
 Command = Callable[..., None]
 

@@ -10,8 +10,8 @@ from typing import Protocol
 
 from postroom.cli.output import printable, write
 from postroom.cli.tally import Tally
-from postroom.events import Buried, Event, LanesLost, LanesReleased, LanesTaken, RoutePaused, RouteResumed
-from postroom.store import Store
+from postroom.contracts.outbox import Store
+from postroom.events import Event, LanesLost, LanesReleased, LanesTaken, MessageBuried, RoutePaused, RouteResumed
 from postroom.text import without_trace
 
 EVERY_SECONDS = 10.0
@@ -86,7 +86,7 @@ class LogView:
             case RouteResumed():
                 self._paused.discard(event.route)
                 return f"route {event.route} goes on: the broker is back"
-            case Buried():
+            case MessageBuried():
                 self._dead_letters += 1
                 return dead_letter(event) if self._dead_letters <= DEAD_LETTERS_MAX else None
         return None
@@ -99,12 +99,12 @@ def why_paused(event: RoutePaused) -> str:
     return "the receiver refuses us" if event.code.startswith("HTTP_") else "the broker is away"
 
 
-def dead_letter(event: Buried) -> str:
+def dead_letter(event: MessageBuried) -> str:
     """A death in a line."""
     return f"dead letter: {event.type} {event.id}: {_said(event)}"
 
 
-def _said(event: Buried | RoutePaused) -> str:
+def _said(event: MessageBuried | RoutePaused) -> str:
     """The code, and what was said with it, as far as a log wants to know."""
     said = ": ".join(filter(None, (event.code, without_trace(event.error))))
     return said if len(said) <= SAID_MAX else f"{said[: SAID_MAX - 1]}…"

@@ -15,10 +15,10 @@ from postroom.cli.options import after_now, store_options
 from postroom.cli.output import write, write_json
 from postroom.cli.session import Session
 from postroom.clock import utcnow
-from postroom.limits import check
 from postroom.message import UNSET, Message
-from postroom.outbox import Outbox
+from postroom.outbox.outbox import Outbox
 from postroom.stores import open_waker
+from postroom.validation import check
 
 CHUNK = 1000
 """How many messages are handed to the database at once."""

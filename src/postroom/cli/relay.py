@@ -13,7 +13,6 @@ from typing import Any
 
 import click
 
-from postroom import failpoints
 from postroom.cli.ending import Ending
 from postroom.cli.logs import log_level, logging_lines
 from postroom.cli.notes import note
@@ -23,12 +22,13 @@ from postroom.cli.progress import view_of
 from postroom.cli.repair import messages
 from postroom.cli.session import Session
 from postroom.cli.tally import Tally
+from postroom.contracts.outbox import OPEN, Counts, Store
 from postroom.events import Listeners
 from postroom.ops.health import Health, Readiness
 from postroom.ops.health_port import HealthPort
 from postroom.relay import Relay, relay_from, routes_from
 from postroom.relay.process import settle_in
-from postroom.store import OPEN, Counts, Store
+from postroom.telemetry import failpoints
 from postroom.urls import HostPort, redact
 
 GRACE = timedelta(seconds=30)

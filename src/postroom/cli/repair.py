@@ -18,7 +18,7 @@ from postroom.cli.options import Command, store_options, whole_type
 from postroom.cli.output import write, write_json
 from postroom.cli.records import write_records
 from postroom.cli.session import Session
-from postroom.store import Query, Record, Status, Store, Told
+from postroom.contracts.outbox import Progress, Query, Record, Status, Store
 
 PAGE = 500
 """How many messages are read at once."""
@@ -35,7 +35,7 @@ class Repair:
     verb: str
     done: str
     statuses: tuple[Status, ...]
-    act: Callable[[Store, Query, Told], Coroutine[Any, Any, int]]
+    act: Callable[[Store, Query, Progress], Coroutine[Any, Any, int]]
 
     def options(self, command: Command) -> Command:
         """Add --store and its kin, ID…, --status and its kin, and --dry-run. What names messages is for `query`."""
@@ -114,7 +114,7 @@ class Repair:
         self._tell(query, records, count)
 
     @contextmanager
-    def _counting(self) -> Iterator[Told]:
+    def _counting(self) -> Iterator[Progress]:
         """Tell whoever waits at a terminal how far it is; and whoever interrupts it, how far it came."""
         done = 0
 
@@ -133,12 +133,12 @@ class Repair:
             if sys.stderr.isatty() and done >= TOLD_FROM:
                 click.echo("\r\x1b[K", err=True, nl=False)
 
-    async def _find_and_act(self, session: Session, query: Query, told: Told) -> tuple[Sequence[Record], int]:
+    async def _find_and_act(self, session: Session, query: Query, told: Progress) -> tuple[Sequence[Record], int]:
         async with session.store() as store:
             records = await _find_in(store, query) if query.ids else ()
             return records, await self.act(store, query, told)
 
-    async def _act(self, session: Session, query: Query, told: Told) -> int:
+    async def _act(self, session: Session, query: Query, told: Progress) -> int:
         async with session.store() as store:
             return await self.act(store, query, told)
 

@@ -10,12 +10,12 @@ import click
 from postroom.cli.repair import Repair, messages
 from postroom.cli.session import Session
 from postroom.clock import utcnow
+from postroom.contracts.outbox import Progress, Query, Record, Store
 from postroom.durations import format_duration
 from postroom.inbox.inbox import RETENTION_DEFAULT
-from postroom.store import Query, Record, Store, Told
 
 
-async def _requeue(store: Store, query: Query, told: Told) -> int:
+async def _requeue(store: Store, query: Query, told: Progress) -> int:
     return await store.requeue(query, told=told)
 
 

@@ -7,15 +7,15 @@ from collections.abc import Callable
 
 from postroom.clock import monotonic
 from postroom.events import (
-    Buried,
+    BatchSettled,
     Event,
     LanesLost,
     LanesReleased,
     LanesTaken,
-    Retried,
+    MessageBuried,
+    MessageRetried,
     RoutePaused,
     RouteResumed,
-    Settled,
 )
 
 WINDOW_SECONDS = 5.0
@@ -36,12 +36,12 @@ class Tally:
         self.lanes: set[int] = set()
         self.paused: dict[str, RoutePaused] = {}
         """The routes whose broker is away, and those that are shut until a person acts, by name."""
-        self.last_failure: Retried | Buried | None = None
+        self.last_failure: MessageRetried | MessageBuried | None = None
         self._samples: deque[tuple[float, int]] = deque()
 
     def __call__(self, event: Event) -> None:
         match event:
-            case Settled():
+            case BatchSettled():
                 self._add(event)
             case LanesTaken():
                 self.lanes.update(event.lanes)
@@ -51,12 +51,12 @@ class Tally:
                 self.paused[event.route] = event
             case RouteResumed():
                 self.paused.pop(event.route, None)
-            case Buried():
+            case MessageBuried():
                 self.last_failure = event
-            case Retried() if event.spent:
+            case MessageRetried() if event.spent:
                 self.last_failure = event
 
-    def _add(self, settled: Settled) -> None:
+    def _add(self, settled: BatchSettled) -> None:
         self.published += settled.published
         self.failed += settled.failed
         self.dead += settled.dead

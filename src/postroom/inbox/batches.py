@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
-from postroom.inbox.lines import Lines
-from postroom.transport import Delivery
+from postroom.contracts.transport import Delivery
+from postroom.inbox.key_queues import KeyQueues
 
 
 @dataclass(slots=True)
@@ -20,7 +20,7 @@ class Batch:
 
 
 def gather(
-    lines: Lines,
+    lines: KeyQueues,
     ready: deque[Hashable],
     limit: int,
     *,
@@ -30,7 +30,7 @@ def gather(
     """The next batch of the lines that are ready: from each what stands at its head and fits, in order.
 
     >>> from postroom import Message
-    >>> lines = Lines()
+    >>> lines = KeyQueues()
     >>> for text in ("a1", "b1", "a2", "a3"):
     ...     _ = lines.add(Delivery(Message("x", key=text[0], data=text), "shop", "orders"))
     >>> ready = deque(["a", "b"])

@@ -14,10 +14,10 @@ from datetime import timedelta
 from secrets import token_hex
 from typing import Any, Protocol
 
+from postroom.contracts.transport import Identity
 from postroom.errors import ConfigError, MissingDependency, StoreUnavailable
 from postroom.inbox.conflicts import EVERYWHERE, is_conflict
-from postroom.inbox.faults import Retryable, Unacceptable
-from postroom.transport import Identity
+from postroom.inbox.errors import RejectMessage, RetryLater
 from postroom.urls import redact
 
 log = logging.getLogger(__name__)
@@ -110,8 +110,8 @@ class BusinessKey(Outside):
         Outside.check(self, replay_window)
 
     def is_known(self, error: BaseException) -> bool:
-        """Is it a violation of exactly this constraint? What the handler itself calls Retryable or Unacceptable is not."""
-        return not isinstance(error, (Retryable, Unacceptable)) and is_conflict(error, self.constraint)
+        """Is it a violation of exactly this constraint? What the handler itself calls RetryLater or RejectMessage is not."""
+        return not isinstance(error, (RetryLater, RejectMessage)) and is_conflict(error, self.constraint)
 
 
 _GIVE_BACK = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"

@@ -13,30 +13,30 @@ from typing import Any, Literal, TypeAlias
 
 from postroom.causation import causing
 from postroom.containment import Escaped, contained
+from postroom.contracts.inbox import UNFINISHED, BlockingTransaction, InboxStore, KnownQuery, Transaction
+from postroom.contracts.outbox import ERROR_MAX
+from postroom.contracts.transport import Delivery, Identity
 from postroom.durations import format_duration
 from postroom.errors import StoreUnavailable
-from postroom.failpoints import reach
-from postroom.inbox.faults import (
+from postroom.inbox.decoding import CorruptPayload
+from postroom.inbox.errors import (
     BROKEN_TRANSACTION,
     CORRUPT_PAYLOAD,
     HANDLER_TIMEOUT,
     NO_EVENT,
     NO_HANDLER,
-    Fault,
-    Unacceptable,
-    fault_of,
+    ErrorClass,
+    RejectMessage,
+    error_class_of,
 )
 from postroom.inbox.inbox import Handler, Inbox
-from postroom.inbox.payloads import CorruptPayload
 from postroom.inbox.suspects import CRASH_LOOP, CRASH_LOOP_SAID, UNFINISHED_SAID, Try, judged, was_delivered_before
-from postroom.inbox_store import UNFINISHED, BlockingTransaction, InboxStore, KnownQuery, Transaction
 from postroom.message import Message
 from postroom.retry import GiveUp
-from postroom.store import ERROR_MAX
+from postroom.telemetry.failpoints import reach
+from postroom.telemetry.tracing import processing
 from postroom.text import describe, one_line, trace
-from postroom.tracing import processing
-from postroom.transport import Delivery, Identity
-from postroom.transports.threads import Threads
+from postroom.threads import Threads
 
 BUSY_AGAIN = timedelta(seconds=1)
 ENDED = (
@@ -279,35 +279,35 @@ class Handling:
 
     async def _failed(self, delivery: Delivery, exc: BaseException) -> Result:
         raised, error = _raised(exc), _told(exc)
-        fault = self._fault(raised)
-        cause = None if isinstance(raised, Unacceptable | CorruptPayload) else raised
+        error_class = self._error_class(raised)
+        cause = None if isinstance(raised, RejectMessage | CorruptPayload) else raised
         # What the handler itself may have committed is dead although its row says handled: else nobody would hear of it.
         committed = isinstance(exc, Broken) and bool(exc.ended) and self._inbox.guard.in_transaction
-        if not fault.retryable:
-            return await self._give_up(delivery, fault.code, error, cause, committed=committed)
-        attempts = await self._store.failed(self._inbox.name, delivery.identity, fault.code, error)
+        if not error_class.retryable:
+            return await self._give_up(delivery, error_class.code, error, cause, committed=committed)
+        attempts = await self._store.failed(self._inbox.name, delivery.identity, error_class.code, error)
         reach("after-failed")
         if attempts == 0:
             if committed:
-                return await self._give_up(delivery, fault.code, error, committed=True)
+                return await self._give_up(delivery, error_class.code, error, committed=True)
             return Done("known")
-        decision = self._inbox.retry.decide(attempts, retry_after=fault.retry_after)
+        decision = self._inbox.retry.decide(attempts, retry_after=error_class.retry_after)
         if isinstance(decision, GiveUp):
-            return await self._give_up(delivery, decision.code, f"{fault.code}: {error}", cause)
-        return Again(decision.delay, fault.code, error, attempts, cause)
+            return await self._give_up(delivery, decision.code, f"{error_class.code}: {error}", cause)
+        return Again(decision.delay, error_class.code, error, attempts, cause)
 
-    def _fault(self, exc: BaseException) -> Fault:
+    def _error_class(self, exc: BaseException) -> ErrorClass:
         match exc:
             case CorruptPayload():
-                return Fault(code=CORRUPT_PAYLOAD, business=True, retryable=False)
+                return ErrorClass(code=CORRUPT_PAYLOAD, business=True, retryable=False)
             case Broken():
-                below = None if exc.__cause__ is None else self._fault(exc.__cause__)
+                below = None if exc.__cause__ is None else self._error_class(exc.__cause__)
                 if isinstance(exc.__cause__, TookTooLong) and below is not None:
                     return below  # a driver may close what was cancelled in the middle of a statement
-                return Fault(code=BROKEN_TRANSACTION, retryable=below is None or below.retryable)
+                return ErrorClass(code=BROKEN_TRANSACTION, retryable=below is None or below.retryable)
             case TookTooLong():
-                return Fault(code=HANDLER_TIMEOUT)
-        return fault_of(exc, self._inbox.faults)
+                return ErrorClass(code=HANDLER_TIMEOUT)
+        return error_class_of(exc, self._inbox.errors)
 
     async def _give_up(
         self, delivery: Delivery, code: str, error: str, cause: BaseException | None = None, *, committed: bool = False

@@ -10,9 +10,9 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeVar
 
 from postroom.errors import ConfigError
-from postroom.inbox.faults import Mapped
+from postroom.inbox.decoding import Reader, readers_for
+from postroom.inbox.errors import Mapped
 from postroom.inbox.guards import Guard, Table
-from postroom.inbox.payloads import Reader, readers_for
 from postroom.retry import RetryPolicy
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -58,7 +58,7 @@ class Inbox:
     name: str = field(kw_only=False)
     """Who handles: what was handled in one name is not handled in that name again. It stays the same over restarts."""
     retry: RetryPolicy = RetryPolicy.WORKER
-    faults: Mapped = field(default_factory=dict)
+    errors: Mapped = field(default_factory=dict)
     """Your own classes of errors: which ones are worth another try, and under which code."""
     guard: Guard = field(default_factory=Table)
     """How a message is known again. The inbox's own table, unless you say otherwise."""

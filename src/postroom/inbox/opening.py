@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from postroom.contracts.transport import Consumer, ConsumerOptions
 from postroom.inbox.inbox import Inbox
-from postroom.transport import Consumer, ConsumerOptions
 from postroom.transports import open_consumer, received
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from postroom.inbox_store import UNFINISHED, Known
+from postroom.contracts.inbox import UNFINISHED, Known
+from postroom.contracts.transport import Delivery
 from postroom.retry import MAX_ATTEMPTS, GiveUp
-from postroom.transport import Delivery
 
 CRASH_LOOP = "CRASH_LOOP"
 """The code of a message whose tries were used up by processes that died."""

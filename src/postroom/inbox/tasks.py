@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from postroom.clock import monotonic
+from postroom.contracts.transport import Delivery
 from postroom.durations import format_duration
 from postroom.errors import PostroomError
 from postroom.text import one_line
-from postroom.transport import Delivery
 
 log = logging.getLogger(__name__)
 ABANDON_SECONDS = 5.0

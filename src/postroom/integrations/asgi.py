@@ -17,20 +17,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from postroom.config import TableNames
+from postroom.config.load import load_here
+from postroom.config.values import TableNames
+from postroom.contracts.outbox import Store
+from postroom.contracts.transport import Consumer
 from postroom.errors import ConfigError
 from postroom.events import Listeners
-from postroom.inbox import Inbox, Reception
+from postroom.inbox import Inbox, InboxWorker
 from postroom.inbox.opening import consumer_for
-from postroom.inbox.reception import CONCURRENCY_DEFAULT
+from postroom.inbox.worker import CONCURRENCY_DEFAULT
 from postroom.integrations.embedded import STOP_WITHIN, Embedded, Opening
-from postroom.integrations.telling import Telling
 from postroom.ops.health import Health, Readiness
 from postroom.relay import relay_from, routes_from
-from postroom.settings import load_here
-from postroom.store import Store
 from postroom.stores import must_exist, open_inbox_store, open_store
-from postroom.transport import Consumer
+from postroom.telemetry.logs import EventLogger
 
 __all__ = ["Embedded", "health_app", "postroom_lifespan", "receiving", "relaying"]
 
@@ -95,7 +95,7 @@ class Relaying(Embedded):
                 'Nowhere to go: give relaying(to="…"), set POSTROOM_TO, or write [[routes]] in postroom.toml.'
             )
         # What it sends by is made anew for each start: a publisher that was closed is not opened again.
-        return lambda: relay_from(settings, name=self._name, listeners=Listeners(Telling()))
+        return lambda: relay_from(settings, name=self._name, listeners=Listeners(EventLogger()))
 
     async def __aexit__(self, *exc: object) -> None:
         await super().__aexit__(*exc)
@@ -144,11 +144,11 @@ def receiving(
 @asynccontextmanager
 async def _reception(
     inbox: Inbox, url: str, tables: TableNames, consumer: Callable[[], Consumer], handlers: int
-) -> AsyncIterator[Reception]:
+) -> AsyncIterator[InboxWorker]:
     must_exist(url)
     async with open_inbox_store(url, tables=tables) as store:
         await store.check()
-        yield Reception(inbox, store, consumer(), concurrency=handlers)
+        yield InboxWorker(inbox, store, consumer(), concurrency=handlers)
 
 
 def health_app(*parts: Embedded) -> ASGIApp:

@@ -25,7 +25,7 @@ CANCEL_SECONDS = 1.0
 
 
 class Runner(Protocol):
-    """A `Relay` or a `Reception`."""
+    """A `Relay` or a `InboxWorker`."""
 
     async def run(self) -> Any: ...
     def stop(self) -> None: ...

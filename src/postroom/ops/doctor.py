@@ -11,11 +11,11 @@ from importlib.util import find_spec
 from typing import Literal
 
 from postroom.clock import utcnow
+from postroom.contracts.inbox import DeliveryState, InboxStore
+from postroom.contracts.outbox import OPEN, Counts, Lane, RelayInfo, Store
 from postroom.errors import ConfigError, MissingDependency, PostroomError, StoreError
-from postroom.inbox_store import InboxStore, Outcome
 from postroom.ops.health import ready
 from postroom.ops.words import count, roughly
-from postroom.store import OPEN, Counts, Lane, RelayInfo, Store
 from postroom.transports import TRANSPORTS, known_scheme
 from postroom.urls import redact
 
@@ -76,7 +76,7 @@ async def _of_kind(store: Store, url: str) -> Sequence[str]:
 
 async def _received(
     inbox: Callable[[], AbstractAsyncContextManager[InboxStore]],
-) -> Mapping[str, Mapping[Outcome, int]]:
+) -> Mapping[str, Mapping[DeliveryState, int]]:
     """What its inboxes hold; nothing where this kind of store can have none."""
     try:
         async with inbox() as opened:
@@ -108,7 +108,7 @@ def judge(counts: Counts, lanes: Sequence[Lane], relays: Sequence[RelayInfo], no
     return found
 
 
-def judge_inbox(counts: Mapping[str, Mapping[Outcome, int]]) -> list[str]:
+def judge_inbox(counts: Mapping[str, Mapping[DeliveryState, int]]) -> list[str]:
     """What is wrong with inboxes that look like this, by consumer."""
     return [
         f"{count(dead, 'message')} of the inbox {consumer} {'is' if dead == 1 else 'are'} dead: see `postroom inbox list "

@@ -10,11 +10,11 @@ from typing import assert_never
 from uuid import UUID
 
 from postroom.clock import utcnow
+from postroom.contracts.outbox import OPEN, Lane, Query, Record, RelayInfo, Status, Store
 from postroom.ops.health import has_live_owner
 from postroom.ops.words import count, ordinal, roughly
 from postroom.relay.presence import gone_among
 from postroom.relay.verdict import NO_ROUTE
-from postroom.store import OPEN, Lane, Query, Record, RelayInfo, Status, Store
 from postroom.text import without_trace
 
 NEVER_SENT = (NO_ROUTE, "CORRUPT_PAYLOAD")

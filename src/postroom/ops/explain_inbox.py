@@ -8,7 +8,7 @@ from typing import assert_never
 from uuid import UUID
 
 from postroom.clock import utcnow
-from postroom.inbox_store import UNFINISHED, InboxStore, Known, KnownQuery
+from postroom.contracts.inbox import UNFINISHED, InboxStore, Known, KnownQuery
 from postroom.ops.words import count, ordinal, roughly
 from postroom.text import without_trace
 

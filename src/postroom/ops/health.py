@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from postroom.clock import monotonic, utcnow
+from postroom.contracts.outbox import Lane, RelayInfo, Store
 from postroom.durations import format_duration
 from postroom.errors import StoreError
 from postroom.relay.presence import gone_among
-from postroom.store import Lane, RelayInfo, Store
 
 TIMEOUT = timedelta(seconds=2)
 """A store that needs longer does not answer."""

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 from postroom.clock import monotonic
 from postroom.errors import TransportUnavailable
-from postroom.events import Claimed, Event, LanesTaken, Listeners, Settled
+from postroom.events import BatchClaimed, BatchSettled, Event, LanesTaken, Listeners
 from postroom.message import Message
 from postroom.ops.timed import Timed
 from postroom.relay import Relay, Route
 
 if TYPE_CHECKING:
-    from postroom.config import RelayConfig
-    from postroom.store import Store
-    from postroom.transport import Publisher
+    from postroom.config.values import RelayConfig
+    from postroom.contracts.outbox import Store
+    from postroom.contracts.transport import Publisher
 
 TYPE = "postroom.bench"
 CHUNK = 1_000
@@ -89,9 +89,9 @@ class Stopwatch:
 
     def __call__(self, event: Event) -> None:
         match event:
-            case Claimed():
+            case BatchClaimed():
                 self.begin = self.begin or monotonic() - event.seconds
-            case Settled():
+            case BatchSettled():
                 self.published, self.end = self.published + event.published, monotonic()
                 self.tell(self.published)
 

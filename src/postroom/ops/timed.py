@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from postroom.clock import monotonic
-from postroom.transport import Envelope, Outcome, Publisher, Sent, TransportCapabilities
+from postroom.contracts.transport import Envelope, Outcome, Publisher, Sent, TransportCapabilities
 
 
 class Timed:
-    """Passes everything on to another publisher. See `postroom.transport`."""
+    """Passes everything on to another publisher. See `postroom.contracts.transport`."""
 
     def __init__(self, publisher: Publisher, expected: int) -> None:
         self._publisher, self._expected = publisher, expected

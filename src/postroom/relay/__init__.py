@@ -5,8 +5,8 @@
         ┌──────────────────────────────┐        ┌──────────────────────────────────────────────┐
         │ renew ─▶ take or hand over   │        │ claim ─▶ publish ─▶ verdicts ─▶ settle       │
         └──────────────────────────────┘        └──────────────────────────────────────────────┘
-               heartbeat.py                          relay.py      carrier.py   verdict.py
-                        └─────────── holdings.py: my lanes, until when ───────────┘
+               heartbeat.py                          relay.py      sender.py   verdict.py
+                        └─────────── owned_lanes.py: my lanes, until when ───────────┘
 ```
 
 A relay owns lanes by lease, and sends only what it claimed in lanes it holds. It keeps a deadline per lane by its own

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from postroom.clock import monotonic, utcnow
+from postroom.contracts.outbox import Lane, OnLeaseLost, RelayInfo, Store
 from postroom.errors import StoreUnavailable
 from postroom.events import LanesLost, LanesReleased, LanesTaken, Listeners
-from postroom.failpoints import reach
 from postroom.relay import presence
-from postroom.relay.holdings import Holdings, fair_share
-from postroom.store import Lane, Lost, RelayInfo, Store
+from postroom.relay.owned_lanes import OwnedLanes, fair_share
+from postroom.telemetry.failpoints import reach
 
 BEATS_PER_LEASE = 3
 NUDGE_SECONDS = 1.0
@@ -43,9 +43,15 @@ class Heartbeat:
     """Keeps a relay's lanes, on a store (so on a connection) of its own."""
 
     def __init__(
-        self, store: Store, info: RelayInfo, holdings: Holdings, lease: timedelta, lost: Lost, listeners: Listeners
+        self,
+        store: Store,
+        info: RelayInfo,
+        owned_lanes: OwnedLanes,
+        lease: timedelta,
+        lost: OnLeaseLost,
+        listeners: Listeners,
     ) -> None:
-        self._store, self._info, self._holdings = store, info, holdings
+        self._store, self._info, self._owned = store, info, owned_lanes
         self._lease, self._lost, self._listeners = lease, lost, listeners
         self._free_since: dict[int, float] = {}
         self._nudged = asyncio.Event()
@@ -67,7 +73,7 @@ class Heartbeat:
                         due = monotonic() + beat
                         await self.beat()
             except (StoreUnavailable, TimeoutError):
-                self._tell_lost(self._holdings.expire(monotonic()))
+                self._tell_lost(self._owned.expire(monotonic()))
             changed()
             await self._rest(due, min(beat, NUDGE_SECONDS), stopping)
 
@@ -77,7 +83,7 @@ class Heartbeat:
         with suppress(TimeoutError):
             async with asyncio.timeout(max(min(due - monotonic(), shortest), 0)):
                 await stopping.wait()
-        if len(self._holdings) and not stopping.is_set():
+        if len(self._owned) and not stopping.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(due - monotonic(), 0)):
                     await self._nudged.wait()
@@ -96,8 +102,8 @@ class Heartbeat:
     async def _is_unfair(self) -> bool:
         """Between two beats: is there a lane to be had for me, or one of mine for another? It writes nothing."""
         company = await self._company()
-        if len(self._holdings) >= company.share:
-            return len(self._holdings) > company.share
+        if len(self._owned) >= company.share:
+            return len(self._owned) > company.share
         # Only a hint, by this machine's clock: whether a lease is over is decided by the database's.
         now = utcnow()
         return any(
@@ -110,12 +116,12 @@ class Heartbeat:
 
     async def _renew(self) -> None:
         # R10: whoever slept through a lease must not renew it, even if nobody else took the lane.
-        self._tell_lost(self._holdings.expire(monotonic()))
-        asked = self._holdings.epochs
+        self._tell_lost(self._owned.expire(monotonic()))
+        asked = self._owned.epochs
         deadline = monotonic() + self._lease.total_seconds()
         mine = await self._store.renew(self._info.owner, asked, lease=self._lease) if asked else frozenset()
-        self._tell_lost(self._holdings.renewed(mine, deadline, asked, monotonic()))
-        self._tell_lost(self._holdings.expire(monotonic()))
+        self._tell_lost(self._owned.renewed(mine, deadline, asked, monotonic()))
+        self._tell_lost(self._owned.expire(monotonic()))
 
     async def _take(self, company: Company) -> None:
         """Up to the share; beyond it only when lanes were left lying for a whole lease."""
@@ -123,33 +129,33 @@ class Heartbeat:
         free = [lane.lane for lane in company.lanes if lane.owner is None]
         self._free_since = {lane: self._free_since.get(lane, now) for lane in free}
         abandoned = sum(now - since > self._lease.total_seconds() for since in self._free_since.values())
-        wanted = max(company.share - len(self._holdings), abandoned)
+        wanted = max(company.share - len(self._owned), abandoned)
         if wanted > 0:
             deadline = monotonic() + self._lease.total_seconds()
             taken = await self._store.take(
                 self._info.owner, limit=wanted, lease=self._lease, lost=self._lost, gone=company.gone
             )
-            self._holdings.add(taken, deadline)
+            self._owned.add(taken, deadline)
             if taken:
                 reach("after-take")
                 self._listeners(LanesTaken(owner=self._info.owner, lanes=tuple(lane.lane for lane in taken)))
 
     async def _hand_over(self, share: int) -> None:
-        leaving = self._holdings.to_hand_over(share)
+        leaving = self._owned.to_hand_over(share)
         if leaving:
             await self.release(leaving)
 
     async def release(self, lanes: dict[int, int]) -> None:
         """Give these lanes back at once."""
         released = await self._store.release(self._info.owner, lanes)
-        self._holdings.drop(released)
+        self._owned.drop(released)
         if released:
             self._listeners(LanesReleased(owner=self._info.owner, lanes=tuple(sorted(released))))
 
     async def leave(self) -> None:
         """Give everything back and say goodbye."""
         reach("before-release")
-        await self.release(self._holdings.epochs)
+        await self.release(self._owned.epochs)
         await self._store.leave(self._info.owner)
 
     def _tell_lost(self, lanes: list[int]) -> None:

@@ -7,7 +7,7 @@ import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from postroom.config import Settings
+from postroom.config.values import Settings
 from postroom.errors import ConfigError
 from postroom.events import Listeners
 from postroom.relay.relay import Relay

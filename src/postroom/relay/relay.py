@@ -11,24 +11,24 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
-from postroom import nearby
 from postroom.clock import monotonic
-from postroom.config import RelayConfig
+from postroom.config.values import RelayConfig
+from postroom.contracts.outbox import OPEN, Claim, Published, RelayInfo, Store, Verdict
 from postroom.errors import ConfigError, PostroomError, StoreError, StoreUnavailable
-from postroom.events import Claimed, LanesLost, Listeners
-from postroom.failpoints import reach
+from postroom.events import BatchClaimed, LanesLost, Listeners
+from postroom.handles import nearby
 from postroom.relay.batch_size import BatchSize, Trip
-from postroom.relay.carrier import Carrier
+from postroom.relay.breaker import Breakers, grace
 from postroom.relay.deadlines import within
-from postroom.relay.gates import Gates, grace
 from postroom.relay.heartbeat import Heartbeat
-from postroom.relay.holdings import Holdings
+from postroom.relay.owned_lanes import OwnedLanes
 from postroom.relay.routes import Route, Routes
+from postroom.relay.sender import Sender
 from postroom.relay.settler import Settler
 from postroom.relay.suspects import Suspects
 from postroom.relay.verdict import lost_with_its_relay
 from postroom.relay.wakeup import Backoff, watch
-from postroom.store import OPEN, Claim, Published, RelayInfo, Store, Verdict
+from postroom.telemetry.failpoints import reach
 
 CLAIMS_AT_ONCE = 2
 """How many claims, of different lanes, are asked for at once while messages flow."""
@@ -73,17 +73,17 @@ class Relay:
         self.owner = f"{label}:{secrets.token_hex(4)}"
         self._store = store
         self._listeners = listeners or Listeners()
-        self._holdings = Holdings()
+        self._owned = OwnedLanes()
         table = Routes(routes)
-        self._gates = Gates(table, self._listeners)
+        self._breakers = Breakers(table, self._listeners)
         timeout, lease = self.config.send_timeout, self.config.lease
         self._send_seconds = (timeout + grace(timeout)).total_seconds()
         self._patience = lease / 2
-        self._carrier = Carrier(table, self._gates, timeout, no_route_waits=self.config.no_route == "wait")
+        self._sender = Sender(table, self._breakers, timeout, no_route_waits=self.config.no_route == "wait")
         self._settler = Settler(store, self._patience, self._listeners)
         info = RelayInfo(owner=self.owner, name=label, host=socket.gethostname(), pid=os.getpid(), version=_version())
         lost = lost_with_its_relay(table.first.retry, park=table.first.park)
-        self._heartbeat = Heartbeat(heartbeat or store, info, self._holdings, lease, lost, self._listeners)
+        self._heartbeat = Heartbeat(heartbeat or store, info, self._owned, lease, lost, self._listeners)
         self._batch = BatchSize(
             self.config.first_batch, self.config.largest_batch, send_timeout=timeout.total_seconds()
         )
@@ -117,10 +117,10 @@ class Relay:
             )
         await self._run(drain=True)
         counts = await self._store.counts()
-        return Drained(dead=counts.by_status.get("dead", 0), parked=counts.parked, shut=self._gates.shut)
+        return Drained(dead=counts.by_status.get("dead", 0), parked=counts.parked, shut=self._breakers.shut)
 
     async def _run(self, *, drain: bool) -> None:
-        await self._gates.open(self.config.send_timeout)
+        await self._breakers.open(self.config.send_timeout)
         beating = asyncio.create_task(self._heartbeat.run(self._stopping, self._changed.set))
         beating.add_done_callback(self._heart_stopped)
         watching = asyncio.create_task(watch(self._store, self._woken, self._unwatched))
@@ -133,7 +133,7 @@ class Relay:
             await asyncio.gather(*self._trips, beating, watching, return_exceptions=True)
             with suppress(StoreError):
                 await self._heartbeat.leave()
-            await self._gates.close()
+            await self._breakers.close()
         if self._broken is not None:
             raise self._broken
 
@@ -172,21 +172,21 @@ class Relay:
 
         After an empty look the next one is a peek: an idle relay should cost next to nothing."""
         now = monotonic()
-        lanes = self._holdings.rested(self._holdings.idle(now, self._send_seconds), now)
+        lanes = self._owned.rested(self._owned.idle(now, self._send_seconds), now)
         room = self.config.concurrency - len(self._trips)
         if not lanes or room < 1 or self._claiming >= self._claims_at_once:
             return False
-        if now < self._resting_until or self._gates.shut_for(now):
+        if now < self._resting_until or self._breakers.shut_for(now):
             return False
         if self._idle.waited and not await within(self._patience, self._store.peek(lanes)):
             self._rest()
             return False
-        limit = PROBE if self._gates.away() else self._batch.size
-        suspects = self._suspects.turn(self._holdings.still_mine(lanes), room)
-        part = self._holdings.still_mine(suspects or self._part_of(self._suspects.others(lanes), room))
+        limit = PROBE if self._breakers.away() else self._batch.size
+        suspects = self._suspects.turn(self._owned.still_mine(lanes), room)
+        part = self._owned.still_mine(suspects or self._part_of(self._suspects.others(lanes), room))
         if not part:
             return False
-        self._holdings.reserve(part)
+        self._owned.reserve(part)
         self._claiming += 1
         task = asyncio.create_task(self._trip(part, -(-limit // 2) if suspects else limit, theirs=bool(suspects)))
         if suspects:
@@ -197,7 +197,7 @@ class Relay:
 
     def _part_of(self, lanes: dict[int, int], room: int) -> dict[int, int]:
         """Two claims never share a lane: leave some for the other trips. But where only little comes, it may be in any lane."""
-        return lanes if self._idle.waited else self._holdings.part_of(lanes, room)
+        return lanes if self._idle.waited else self._owned.part_of(lanes, room)
 
     @property
     def _claims_at_once(self) -> int:
@@ -236,16 +236,16 @@ class Relay:
             self._doubtful |= part.keys()
             raise
         finally:
-            self._holdings.claimed(part, claims, limit, begin, monotonic())
+            self._owned.claimed(part, claims, limit, begin, monotonic())
         if not claims:
             # While others are full only these lanes rest, not the relay.
-            if not self._holdings.is_full:
+            if not self._owned.is_full:
                 self._rest()
             return []
         self._idle.reset()
         reach("after-claim")
         count = sum(len(claim.messages) for claim in claims)
-        self._listeners(Claimed(count=count, lanes=len(claims), seconds=monotonic() - begin))
+        self._listeners(BatchClaimed(count=count, lanes=len(claims), seconds=monotonic() - begin))
         return claims
 
     def _done(self, task: asyncio.Task[None]) -> None:
@@ -255,7 +255,7 @@ class Relay:
         if task.cancelled():
             # R26: by whose code, and where it stood, nobody knows. Its lanes are looked into, and go on.
             self._doubtful |= part.keys()
-            self._holdings.settled(part)
+            self._owned.settled(part)
         self._changed.set()
         self._end_if_broken(task)
 
@@ -281,13 +281,13 @@ class Relay:
         if self._trips:
             await asyncio.wait(self._trips)
         now = monotonic()
-        if now < self._resting_until or self._gates.shut_for(now) or self._stopping.is_set():
+        if now < self._resting_until or self._breakers.shut_for(now) or self._stopping.is_set():
             return False
         self._suspects.last_try = None
-        part = {each: epoch for each, epoch in self._holdings.idle(now, self._send_seconds).items() if each == lane}
+        part = {each: epoch for each, epoch in self._owned.idle(now, self._send_seconds).items() if each == lane}
         if not part:
             return False
-        self._holdings.reserve(part)
+        self._owned.reserve(part)
         claims = await self._claim(part, 1, alone=True)
         self._suspects.sort_out(part, claims, theirs=False)
         if claims:
@@ -297,9 +297,9 @@ class Relay:
     async def _carry(self, claims: Sequence[Claim], asked: int | None = None) -> None:
         """Send and settle one batch, of a claim that asked for so many. No transaction is open while anything is sent."""
         begin = monotonic()
-        verdicts = await self._carrier.carry(claims, self._may_send)
+        verdicts = await self._sender.carry(claims, self._may_send)
         # While the brokers are away nothing is learned: what they refuse at once is not quick, it is not sent.
-        if asked is not None and not self._batch.is_fixed and not self._gates.away():
+        if asked is not None and not self._batch.is_fixed and not self._breakers.away():
             self._batch.learn(_trip_of(claims, verdicts, asked, monotonic() - begin))
         # R19: the batch is closed; from here on only the settle is repeated.
         await self._close(claims, verdicts)
@@ -311,21 +311,21 @@ class Relay:
             # R10: it may have been carried out, or not, or be on its way.
             self._doubtful |= {claim.lane for claim in claims}
         if lost:
-            self._holdings.drop(lost)
+            self._owned.drop(lost)
             self._listeners(LanesLost(owner=self.owner, lanes=tuple(lost)))
-        self._holdings.settled({claim.lane: claim.epoch for claim in claims})
-        if self._holdings.is_leaving:
+        self._owned.settled({claim.lane: claim.epoch for claim in claims})
+        if self._owned.is_leaving:
             self._heartbeat.nudge()
 
     def _may_send(self, claim: Claim) -> bool:
-        return self._holdings.may_send(claim.lane, claim.epoch, monotonic(), self._send_seconds)
+        return self._owned.may_send(claim.lane, claim.epoch, monotonic(), self._send_seconds)
 
     def _is_mine(self, claim: Claim) -> bool:
-        return self._holdings.may_send(claim.lane, claim.epoch, monotonic(), 0)
+        return self._owned.may_send(claim.lane, claim.epoch, monotonic(), 0)
 
     async def _is_drained(self) -> bool:
         """Can nothing move without a person? What is left is parked, or waits for a route that is shut."""
-        if self._carrier.is_stuck(monotonic(), max(QUIET_SECONDS, 3 * self._idle.most)):
+        if self._sender.is_stuck(monotonic(), max(QUIET_SECONDS, 3 * self._idle.most)):
             return True
         counts = await self._store.counts()
         waiting = sum(counts.by_status.get(status, 0) for status in OPEN)
@@ -338,8 +338,8 @@ class Relay:
     async def _wait(self) -> None:
         """Until something changes; or until it is time to look again."""
         now = monotonic()
-        rest = max(self._resting_until - now, self._gates.shut_for(now), 0)
-        rest = rest or self._holdings.next_look(now) or self.config.poll.total_seconds()
+        rest = max(self._resting_until - now, self._breakers.shut_for(now), 0)
+        rest = rest or self._owned.next_look(now) or self.config.poll.total_seconds()
         with suppress(TimeoutError):
             async with asyncio.timeout(rest):
                 await self._changed.wait()

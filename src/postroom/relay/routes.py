@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
+from postroom.contracts.transport import Publisher
 from postroom.retry import RetryPolicy
-from postroom.transport import Publisher
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from postroom.config import RouteConfig, Settings
+from postroom.config.values import RouteConfig, Settings
+from postroom.contracts.transport import Publisher, TransportOptions
 from postroom.errors import ConfigError
 from postroom.relay.routes import Route
-from postroom.transport import Publisher, TransportOptions
-from postroom.transports import honoured, open_transport
+from postroom.transports import honoured, open_publisher
 
 
 def routes_from(settings: Settings) -> list[Route]:
@@ -14,7 +14,7 @@ def routes_from(settings: Settings) -> list[Route]:
 
     Routes with the same URL and options share a publisher. ConfigError, in one sentence, names the route that is wrong."""
     if settings.to:
-        publisher = open_transport(settings.to, _for_all(settings))
+        publisher = open_publisher(settings.to, _for_all(settings))
         return [Route(to=publisher, retry=settings.relay.retry)]
     publishers: dict[tuple[str, TransportOptions], Publisher] = {}
     return [_route(config, settings, publishers) for config in settings.routes]
@@ -23,7 +23,7 @@ def routes_from(settings: Settings) -> list[Route]:
 def _route(config: RouteConfig, settings: Settings, publishers: dict[tuple[str, TransportOptions], Publisher]) -> Route:
     try:
         wanted = config.to, _options(config, settings)
-        publisher = publishers.get(wanted) or publishers.setdefault(wanted, open_transport(*wanted))
+        publisher = publishers.get(wanted) or publishers.setdefault(wanted, open_publisher(*wanted))
     except ConfigError as exc:
         raise ConfigError(f"route {config.name!r}: {exc}", **exc.facts) from exc
     return Route(

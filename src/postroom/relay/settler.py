@@ -10,11 +10,22 @@ from typing import Any, assert_never
 
 from postroom import events
 from postroom.clock import monotonic
+from postroom.contracts.outbox import (
+    Buried,
+    Claim,
+    Claimed,
+    Expired,
+    Published,
+    Retry,
+    Settlement,
+    Store,
+    Unsent,
+    Verdict,
+)
 from postroom.errors import StoreUnavailable
 from postroom.events import Listeners
-from postroom.failpoints import reach
 from postroom.relay.deadlines import within
-from postroom.store import Buried, Claim, Claimed, Expired, Published, Retry, Settlement, Store, Unsent, Verdict
+from postroom.telemetry.failpoints import reach
 from postroom.text import one_line
 
 PAUSE_SECONDS = 0.2
@@ -61,7 +72,7 @@ class Settler:
                 if not isinstance(verdict, Published | Unsent | None):
                     self._listeners(_event(claimed, verdict))
         self._listeners(
-            events.Settled(
+            events.BatchSettled(
                 published=numbers[Published],
                 failed=numbers[Retry],
                 dead=numbers[Buried],
@@ -88,12 +99,12 @@ def _event(claimed: Claimed, verdict: Retry | Buried | Expired) -> events.Event:
     }
     match verdict:
         case Retry(after, code, error, spent):
-            return events.Retried(
+            return events.MessageRetried(
                 **who, attempts=tries + spent, code=code, error=one_line(error), delay=after, spent=spent
             )
         case Buried(code, error):
-            return events.Buried(**who, attempts=tries + 1, code=code, error=one_line(error))
+            return events.MessageBuried(**who, attempts=tries + 1, code=code, error=one_line(error))
         case Expired():
-            return events.Expired(**who, attempts=tries, code="EXPIRED")
+            return events.MessageExpired(**who, attempts=tries, code="EXPIRED")
         case _:
             assert_never(verdict)

@@ -11,7 +11,7 @@ from asyncio import Task
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from postroom.store import Buried, Claim, Lost
+from postroom.contracts.outbox import Buried, Claim, OnLeaseLost
 
 
 class SortedOut(NamedTuple):
@@ -28,7 +28,7 @@ class SortedOut(NamedTuple):
 class Suspects:
     """What is known of the lanes of a relay. Only what claims brought: a lane with a suspect is found by claiming from it."""
 
-    def __init__(self, lost: Lost) -> None:
+    def __init__(self, lost: OnLeaseLost) -> None:
         self._lost = lost
         self._lanes: dict[int, bool] = {}
         """Lanes with a suspect at their head; True: it travels alone."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import assert_never
 
+from postroom.contracts.outbox import Buried, OnLeaseLost, Published, Retry, Verdict
+from postroom.contracts.transport import Failed, Outcome, Rejected, Sent, Unavailable
 from postroom.retry import GiveUp, RetryPolicy
-from postroom.store import Buried, Lost, Published, Retry, Verdict
 from postroom.text import one_line
-from postroom.transport import Failed, Outcome, Rejected, Sent, Unavailable
 
 PAUSE = timedelta(seconds=1)
 """How long a message waits for a broker that is away and does not say how long."""
@@ -57,7 +57,7 @@ def unrouted(type_: str, *, waits: bool, park: bool) -> Retry | Buried:
     return Buried(NO_ROUTE, sentence, park=park)
 
 
-def lost_with_its_relay(policy: RetryPolicy, *, park: bool) -> Lost:
+def lost_with_its_relay(policy: RetryPolicy, *, park: bool) -> OnLeaseLost:
     """The rule for messages that were in flight when their relay lost the lane (R6)."""
 
     def decide(attempts: int) -> Retry | Buried:

@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
+from postroom.contracts.outbox import Store
 from postroom.errors import StoreUnavailable
-from postroom.store import Store
 
 WATCH_AGAIN_SECONDS = 5.0
 """After a watch that broke, how long the polling is alone."""

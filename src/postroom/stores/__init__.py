@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from postroom.config.tables import TableNames
 from postroom.errors import ConfigError, MissingDependency, SchemaMismatch
-from postroom.stores._names import OURS, shown_name
-from postroom.tables import TableNames
+from postroom.stores.connection_names import OURS, shown_name
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from postroom.inbox_store import InboxStore
-    from postroom.store import Store, Waker
+    from postroom.contracts.inbox import InboxStore
+    from postroom.contracts.outbox import Store, Waker
 
 SCHEMES = {
     "memory": "memory://",
@@ -50,7 +50,7 @@ def open_store(
 
 
 def open_inbox_store(url: str, *, tables: TableNames | None = None) -> InboxStore:
-    """The inbox's side of the store this URL names: what `Reception` writes to."""
+    """The inbox's side of the store this URL names: what `InboxWorker` writes to."""
     from postroom.urls import redact, split_scheme, without_driver
 
     url = without_driver(url)
@@ -92,7 +92,7 @@ def open_waker(url: str, *, tables: TableNames | None = None) -> Waker:
     It is for PostgreSQL, where nobody hears of a commit by itself. On SQLite it does nothing, and need not; on MariaDB and
     MySQL there is no way to tell anybody, and relays poll.
     """
-    from postroom.store import Waker
+    from postroom.contracts.outbox import Waker
     from postroom.urls import split_scheme, without_driver
 
     url = without_driver(url)

@@ -17,17 +17,17 @@ from typing import Self
 from uuid import UUID
 
 from postroom.clock import utcnow
-from postroom.errors import DuplicateMessage, NotInTransaction
-from postroom.message import Message
-from postroom.store import (
+from postroom.config.tables import TableNames
+from postroom.contracts.outbox import (
     Buried,
     Claim,
     Claimed,
     Counts,
     Expired,
     Lane,
-    Lost,
     Migration,
+    OnLeaseLost,
+    Progress,
     Published,
     Query,
     Record,
@@ -37,16 +37,16 @@ from postroom.store import (
     Settlement,
     Status,
     StoreCapabilities,
-    Told,
     Unsent,
     Verdict,
     per_lane,
 )
-from postroom.stores._choose import LostRow, after_a_crash, company
-from postroom.stores._chunks import Chunk, Done, end_of, in_chunks
-from postroom.stores._put import digest, line_hash
-from postroom.stores._texts import kept_code, kept_error
-from postroom.tables import TableNames
+from postroom.errors import DuplicateMessage, NotInTransaction
+from postroom.message import Message
+from postroom.stores.chunks import Chunk, Done, end_of, in_chunks
+from postroom.stores.selection import LostRow, after_a_crash, company
+from postroom.stores.sql.insert import digest, line_hash
+from postroom.stores.sql.texts import kept_code, kept_error
 
 LANES_DEFAULT = 64
 
@@ -100,7 +100,7 @@ class MemoryTransaction:
 
 
 class MemoryStore:
-    """See `postroom.store` for what each method promises."""
+    """See `postroom.contracts.outbox` for what each method promises."""
 
     def __init__(self, lanes: int = LANES_DEFAULT) -> None:
         self._rows: dict[int, Row] = {}
@@ -195,7 +195,7 @@ class MemoryStore:
         *,
         limit: int,
         lease: timedelta,
-        lost: Lost,
+        lost: OnLeaseLost,
         gone: Collection[str] = (),
         now: datetime | None = None,
     ) -> Sequence[Lane]:
@@ -210,7 +210,7 @@ class MemoryStore:
     def _takeable(self, lane: Lane, now: datetime) -> bool:
         return lane.lease_until is None or lane.lease_until < now
 
-    def _let_go(self, lane: int, lost: Lost, now: datetime) -> None:
+    def _let_go(self, lane: int, lost: OnLeaseLost, now: datetime) -> None:
         """Count an attempt for what an earlier owner had in flight here, and drop its claim."""
         for claim, _ in [held for held in self._claims.values() if held[0].lane == lane]:
             del self._claims[claim.id]
@@ -373,14 +373,14 @@ class MemoryStore:
     async def ids_between(self, first: UUID, last: UUID, *, limit: int) -> Sequence[UUID]:
         return sorted(row.message.id for row in self._rows.values() if first <= row.message.id <= last)[:limit]
 
-    async def requeue(self, query: Query, *, now: datetime | None = None, told: Told | None = None) -> int:  # noqa: ARG002 - it keeps no hold to refresh
+    async def requeue(self, query: Query, *, now: datetime | None = None, told: Progress | None = None) -> int:  # noqa: ARG002 - it keeps no hold to refresh
         def again(row: Row) -> None:
             row.settled_at = row.outcome = row.due_at = row.code = row.error = None
             row.attempts, row.lost, row.parks = 0, 0, False
 
         return await self._to_each(query, ("dead", "failed"), again, told)
 
-    async def discard(self, query: Query, *, now: datetime | None = None, told: Told | None = None) -> int:
+    async def discard(self, query: Query, *, now: datetime | None = None, told: Progress | None = None) -> int:
         def close(row: Row) -> None:
             self._close(row, "discarded", now or utcnow())
             row.parks = False
@@ -388,7 +388,7 @@ class MemoryStore:
         return await self._to_each(query, ("dead", "failed", "pending"), close, told)
 
     async def _to_each(
-        self, query: Query, statuses: Sequence[Status], act: Callable[[Row], None], told: Told | None
+        self, query: Query, statuses: Sequence[Status], act: Callable[[Row], None], told: Progress | None
     ) -> int:
         async def some(chunk: Chunk) -> Done:
             able = (row for row in self._matching(query) if chunk.after < row.seq <= chunk.top)

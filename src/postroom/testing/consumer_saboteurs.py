@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import ClassVar
 
+from postroom.contracts.transport import Delivery
 from postroom.errors import TransportRefused, TransportUnavailable
-from postroom.transport import Delivery
 from postroom.transports.memory import MemoryConsumer
 
 

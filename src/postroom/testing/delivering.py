@@ -9,9 +9,9 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from postroom.contracts.transport import KEY_STOPPED, Envelope, Failed, Outcome, Publisher, Sent
 from postroom.message import Message
-from postroom.transport import KEY_STOPPED, Envelope, Failed, Outcome, Publisher, Sent
-from postroom.transports import open_transport
+from postroom.transports import open_publisher
 
 TIMEOUT = timedelta(seconds=30)
 
@@ -88,7 +88,7 @@ class Delivery:
 
 async def publish(to: Any, messages: Sequence[Message], sent: set[UUID], *, check: bool) -> list[Relayed]:
     """Publish them in one batch, to a URL or a publisher. What is made here is closed here."""
-    publisher: Publisher = open_transport(to) if isinstance(to, str) else to
+    publisher: Publisher = open_publisher(to) if isinstance(to, str) else to
     await publisher.open()
     try:
         outcomes = await publisher.publish([Envelope(message) for message in messages], timeout=TIMEOUT)

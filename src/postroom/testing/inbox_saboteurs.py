@@ -9,10 +9,10 @@ from dataclasses import replace
 from datetime import datetime
 from typing import ClassVar
 
-from postroom.inbox_store import UNFINISHED, Known, KnownQuery
+from postroom.contracts.inbox import UNFINISHED, Known, KnownQuery
+from postroom.contracts.transport import Delivery, Identity
 from postroom.stores.sqlite.file import FileConnection
 from postroom.stores.sqlite.inbox import BlockingSQLiteTransaction, SQLiteInbox, SQLiteInboxTransaction, is_open
-from postroom.transport import Delivery, Identity
 
 
 class InboxSaboteur(SQLiteInbox):

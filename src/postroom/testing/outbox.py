@@ -9,14 +9,14 @@ from dataclasses import fields
 from typing import Any
 from uuid import UUID
 
+from postroom.config.tables import TableNames
+from postroom.contracts.outbox import OPEN, Query
+from postroom.contracts.transport import Publisher
 from postroom.errors import ConfigError
 from postroom.message import UNSET, Message
-from postroom.store import OPEN, Query
-from postroom.tables import TableNames
 from postroom.testing.comparing import Wanted, listed
 from postroom.testing.delivering import Delivery, publish
 from postroom.testing.reading import Found, Put, read
-from postroom.transport import Publisher
 
 FIELDS = frozenset(field.name for field in fields(Message)) - {"not_before"}
 """What can be compared. When it is due is the outbox's own business once it is written."""

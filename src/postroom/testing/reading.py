@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from postroom.config.tables import TableNames
 from postroom.errors import UnknownHandle
-from postroom.stores.handles import handle_for
-from postroom.tables import TableNames
+from postroom.handles import handle_for
 from postroom.testing.reading_sql import (
     Found,
     Put,
@@ -47,7 +47,7 @@ async def _by_async_mongo(handle: Any, tables: TableNames) -> Sequence[Put]:
 
 
 def _documents(handle: Any, tables: TableNames) -> Any:
-    from postroom.stores.handles.mongo import database_of
+    from postroom.handles.mongo import database_of
 
     session = getattr(handle, "session", None)
     return database_of(handle, tables)[tables.name()].find({}, session=session, sort=[("seq", 1)])

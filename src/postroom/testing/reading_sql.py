@@ -8,15 +8,15 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from postroom.config.tables import TableNames
 from postroom.errors import NotInTransaction
+from postroom.handles import Handle
+from postroom.handles.errors import translated
 from postroom.message import Message
-from postroom.stores._put import Dialect
-from postroom.stores._rows import message_of
-from postroom.stores._sql import backquoted, rename, statements
-from postroom.stores._time import moment
-from postroom.stores.handles import Handle
-from postroom.stores.handles._errors import translated
-from postroom.tables import TableNames
+from postroom.stores.rows import message_of
+from postroom.stores.sql.files import backquoted, rename, statements
+from postroom.stores.sql.insert import Dialect
+from postroom.stores.sql.times import moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def by_cursor(dialect: Dialect, options: Callable[[], dict[str, Any]] = dict) ->
 
 
 def by_django(handle: Any, tables: TableNames) -> Found:
-    from postroom.stores.handles.django import DIALECTS
+    from postroom.handles.django import DIALECTS
 
     with translated((), tables), handle.connection.cursor() as cursor:
         cursor.execute(_sql(DIALECTS[handle.connection.vendor], tables))
@@ -94,7 +94,7 @@ def by_sqlalchemy(handle: Any, tables: TableNames) -> Found:
 
 
 def _on_connection(connection: Any, tables: TableNames) -> Sequence[Put]:
-    from postroom.stores.handles.sqlalchemy import DIALECTS
+    from postroom.handles.sqlalchemy import DIALECTS
 
     idle = not connection.in_transaction()
     try:

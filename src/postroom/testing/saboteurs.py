@@ -14,23 +14,23 @@ from itertools import count, repeat
 from typing import Any, ClassVar
 from uuid import UUID
 
-from postroom.message import Message
-from postroom.store import (
+from postroom.contracts.outbox import (
     ERROR_MAX,
     Buried,
     Claim,
     Lane,
-    Lost,
+    OnLeaseLost,
+    Progress,
     Query,
     Record,
     RelayInfo,
     Retry,
     Settled,
     Settlement,
-    Told,
     Verdict,
     per_lane,
 )
+from postroom.message import Message
 from postroom.stores.memory import MemoryStore, MemoryTransaction, Row
 
 
@@ -177,7 +177,7 @@ class KeepsTheEpoch(Saboteur):
         *,
         limit: int,
         lease: timedelta,
-        lost: Lost,
+        lost: OnLeaseLost,
         gone: Collection[str] = (),
         now: datetime | None = None,
     ) -> Sequence[Lane]:
@@ -229,28 +229,28 @@ class ReleasesForAnyone(Saboteur):
 class LeavesTheClaimsOfTheDead(Saboteur):
     caught_by = "test_what_was_in_flight_gets_an_attempt_and_a_wait"
 
-    def _let_go(self, lane: int, lost: Lost, now: datetime) -> None:
+    def _let_go(self, lane: int, lost: OnLeaseLost, now: datetime) -> None:
         pass
 
 
 class ForgetsTheAttemptOfTheDead(Saboteur):
     caught_by = "test_what_was_in_flight_gets_an_attempt_and_a_wait"
 
-    def _let_go(self, lane: int, lost: Lost, now: datetime) -> None:  # noqa: ARG002 - that is the sabotage
+    def _let_go(self, lane: int, lost: OnLeaseLost, now: datetime) -> None:  # noqa: ARG002 - that is the sabotage
         super()._let_go(lane, lambda _: Retry(timedelta(0), "LEASE_LOST", spent=False), now)
 
 
 class NeverBuriesWhatKillsItsRelay(Saboteur):
     caught_by = "test_what_was_lost_with_its_relay_too_often_is_buried"
 
-    def _let_go(self, lane: int, lost: Lost, now: datetime) -> None:
+    def _let_go(self, lane: int, lost: OnLeaseLost, now: datetime) -> None:
         super()._let_go(lane, lambda _: lost(1), now)
 
 
 class SendsTheLostWithOthers(Saboteur):
     caught_by = "test_what_was_lost_twice_with_its_relay_travels_alone"
 
-    def _let_go(self, lane: int, lost: Lost, now: datetime) -> None:
+    def _let_go(self, lane: int, lost: OnLeaseLost, now: datetime) -> None:
         super()._let_go(lane, lost, now)
         for row in self._rows.values():
             row.lost = min(row.lost, 1)
@@ -259,7 +259,7 @@ class SendsTheLostWithOthers(Saboteur):
 class BuriesWhoWasLostInCompany(Saboteur):
     caught_by = "test_who_is_lost_in_company_is_never_buried_for_it"
 
-    def _let_go(self, lane: int, lost: Lost, now: datetime) -> None:
+    def _let_go(self, lane: int, lost: OnLeaseLost, now: datetime) -> None:
         self._alone = set(self._claims)
         super()._let_go(lane, lost, now)
 
@@ -267,7 +267,7 @@ class BuriesWhoWasLostInCompany(Saboteur):
 class BuriesWhoWasLostForTheFirstTime(Saboteur):
     caught_by = "test_who_was_alone_by_chance_is_not_buried_for_it"
 
-    def _let_go(self, lane: int, lost: Lost, now: datetime) -> None:
+    def _let_go(self, lane: int, lost: OnLeaseLost, now: datetime) -> None:
         for row in self._rows.values():
             row.lost += 2
         super()._let_go(lane, lost, now)
@@ -487,7 +487,7 @@ class KeepsErrorsAsTheyCome(Saboteur):
 class CannotWriteDownWhatIsSaidOfTheLost(Saboteur):
     caught_by = "test_what_was_lost_is_let_go_whatever_is_said_of_it"
 
-    def _let_go(self, lane: int, lost: Lost, now: datetime) -> None:
+    def _let_go(self, lane: int, lost: OnLeaseLost, now: datetime) -> None:
         if isinstance(said := lost(1), Buried):
             said.error.encode()
         super()._let_go(lane, lost, now)
@@ -537,7 +537,7 @@ class HasNoClockOfItsOwn(Saboteur):
 class RequeueKeepsTheAttempts(Saboteur):
     caught_by = "test_a_requeued_dead_letter_goes_again_with_the_same_id"
 
-    async def requeue(self, query: Query, *, now: datetime | None = None, told: Told | None = None) -> int:
+    async def requeue(self, query: Query, *, now: datetime | None = None, told: Progress | None = None) -> int:
         attempts = {row.seq: row.attempts for row in self._matching(query)}
         number = await super().requeue(query, now=now, told=told)
         for seq, tries in attempts.items():
@@ -548,7 +548,7 @@ class RequeueKeepsTheAttempts(Saboteur):
 class RequeuesWhatIsInFlight(Saboteur):
     caught_by = "test_a_message_in_flight_is_neither_requeued_nor_discarded"
 
-    async def requeue(self, query: Query, *, now: datetime | None = None, told: Told | None = None) -> int:
+    async def requeue(self, query: Query, *, now: datetime | None = None, told: Progress | None = None) -> int:
         self._claims.clear()
         return await super().requeue(query, now=now, told=told)
 
@@ -556,7 +556,7 @@ class RequeuesWhatIsInFlight(Saboteur):
 class RequeuesWhatWasPublished(Saboteur):
     caught_by = "test_a_published_message_is_neither_requeued_nor_discarded"
 
-    async def requeue(self, query: Query, *, now: datetime | None = None, told: Told | None = None) -> int:
+    async def requeue(self, query: Query, *, now: datetime | None = None, told: Progress | None = None) -> int:
         for row in self._matching(query):
             row.outcome = "dead" if row.outcome == "published" else row.outcome
         return await super().requeue(query, now=now, told=told)
@@ -565,7 +565,7 @@ class RequeuesWhatWasPublished(Saboteur):
 class LeavesTheKeyParked(Saboteur):
     caught_by = "test_discarding_the_dead_head_frees_its_key"
 
-    async def discard(self, query: Query, *, now: datetime | None = None, told: Told | None = None) -> int:
+    async def discard(self, query: Query, *, now: datetime | None = None, told: Progress | None = None) -> int:
         heads = [row for row in self._matching(query) if row.parks]
         number = await super().discard(query, now=now, told=told)
         for row in heads:
@@ -583,7 +583,7 @@ class FindsTheOldestInstead(Saboteur):
 class DoesAllAtOnce(Saboteur):
     caught_by = "test_many_are_requeued_some_at_a_time"
 
-    async def requeue(self, query: Query, *, now: datetime | None = None, told: Told | None = None) -> int:
+    async def requeue(self, query: Query, *, now: datetime | None = None, told: Progress | None = None) -> int:
         count = await super().requeue(query, now=now)
         if told is not None:
             told(count)
@@ -593,7 +593,7 @@ class DoesAllAtOnce(Saboteur):
 class TakesBackWhatWasDone(Saboteur):
     caught_by = "test_a_requeue_that_ends_in_between_has_done_what_it_said"
 
-    async def requeue(self, query: Query, *, now: datetime | None = None, told: Told | None = None) -> int:
+    async def requeue(self, query: Query, *, now: datetime | None = None, told: Progress | None = None) -> int:
         if told is not None:
             told(1_000)
         return await super().requeue(query, now=now)
@@ -624,7 +624,7 @@ class SleepsThroughCommits(Saboteur):
 class DiscardsWhatStandsBehind(Saboteur):
     caught_by = "test_only_what_stands_before_is_discarded_when_that_is_asked"
 
-    async def discard(self, query: Query, *, now: datetime | None = None, told: Told | None = None) -> int:
+    async def discard(self, query: Query, *, now: datetime | None = None, told: Progress | None = None) -> int:
         return await super().discard(replace(query, before=None), now=now, told=told)
 
 

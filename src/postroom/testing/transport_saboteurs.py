@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import ClassVar
 
+from postroom.contracts.transport import NOT_STARTED, Envelope, Failed, Outcome, Rejected, Sent, Unavailable
 from postroom.errors import TransportRefused, TransportUnavailable
-from postroom.transport import NOT_STARTED, Envelope, Failed, Outcome, Rejected, Sent, Unavailable
 from postroom.transports.memory import MemoryPublisher
 
 

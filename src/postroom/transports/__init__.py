@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from postroom.contracts.transport import Consumer, ConsumerOptions, Publisher, TransportOptions
 from postroom.errors import ConfigError
-from postroom.transport import Consumer, ConsumerOptions, Publisher, TransportOptions
 from postroom.urls import redact, split_scheme
 
 SOURCE_DEFAULT = "postroom"
@@ -55,7 +55,7 @@ TRANSPORTS = {
 """What can be opened. A new transport is a line here, and a module of that name in this package."""
 
 
-def open_transport(url: str, options: TransportOptions | None = None) -> Publisher:
+def open_publisher(url: str, options: TransportOptions | None = None) -> Publisher:
     """The transport this URL names. It connects when it is opened: `await publisher.open()`.
 
     Raises ConfigError for a URL it does not know, and for an option that this transport cannot honour."""

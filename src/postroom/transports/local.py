@@ -15,13 +15,9 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from postroom import names
+from postroom.config import objects
 from postroom.containment import Escaped, contained
-from postroom.errors import ConfigError
-from postroom.message import Message
-from postroom.text import one_line, trace, user_part, without_trace
-from postroom.tracing import processing
-from postroom.transport import (
+from postroom.contracts.transport import (
     KEY_STOPPED,
     NOT_STARTED,
     Envelope,
@@ -33,7 +29,11 @@ from postroom.transport import (
     TransportOptions,
     Unavailable,
 )
-from postroom.transports.threads import Threads
+from postroom.errors import ConfigError
+from postroom.message import Message
+from postroom.telemetry.tracing import processing
+from postroom.text import one_line, trace, user_part, without_trace
+from postroom.threads import Threads
 from postroom.urls import split_scheme
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ def open_publisher(url: str, options: TransportOptions) -> Publisher:
 
 
 class LocalPublisher:
-    """See `postroom.transport` for what each method promises."""
+    """See `postroom.contracts.transport` for what each method promises."""
 
     def __init__(self, handler: Callable[[Message], Any], *, concurrency: int = CONCURRENCY_DEFAULT) -> None:
         self._handler = handler
@@ -143,7 +143,7 @@ class LocalPublisher:
 def load(name: str) -> Callable[[Message], Any]:
     """The function that `module:object` names, or ConfigError."""
     shown = f"local://{name}"
-    found = names.load(name, shown=shown, usage="local://module:object, as in local://shop.mail:send")
+    found = objects.load(name, shown=shown, usage="local://module:object, as in local://shop.mail:send")
     if not callable(found):
         raise ConfigError(f"{shown} is a {type(found).__name__}, which cannot be called with a message.")
     handler: Callable[[Message], Any] = found

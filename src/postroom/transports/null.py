@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from datetime import timedelta
 
-from postroom.transport import Envelope, Outcome, Publisher, Sent, TransportCapabilities, TransportOptions
+from postroom.contracts.transport import Envelope, Outcome, Publisher, Sent, TransportCapabilities, TransportOptions
 
 log = logging.getLogger(__name__)
 SENT = Sent()
@@ -18,7 +18,8 @@ def open_publisher(url: str, options: TransportOptions) -> Publisher:  # noqa: A
 
 
 class NullPublisher:
-    """See `postroom.transport` for what each method promises. Here nobody receives anything: `Sent` is said, not meant."""
+    """See `postroom.contracts.transport` for what each method promises. Here nobody receives anything: it answers `Sent`
+    and drops the message."""
 
     @property
     def capabilities(self) -> TransportCapabilities:

@@ -15,8 +15,8 @@ from tests.servers.databases import fresh_database, fresh_mariadb_database
 from tests.servers.mariadb import connect
 from tests.unit.stores.homes import with_key_quoted
 
-from postroom.config import TableNames
-from postroom.stores._sql import backquoted, read, rename
+from postroom.config.values import TableNames
+from postroom.stores.sql.files import backquoted, read, rename
 
 PICKY = TableNames(prefix="picky")
 """Tables with one rule more than ours: no two messages of one type."""

@@ -10,10 +10,10 @@ import pytest
 from tests.conformance.handles.databases import PICKY, Sight
 from tests.conformance.handles.held import AUTOCOMMIT, ON_MARIADB, ON_POSTGRES, ON_SQLITE, Held, done
 
-from postroom.config import TableNames
+from postroom.config.values import TableNames
 from postroom.errors import DuplicateMessage, InvalidMessage, NotInTransaction, PostroomError, SchemaMismatch
 from postroom.message import Message
-from postroom.outbox import Outbox
+from postroom.outbox.outbox import Outbox
 
 ORDER = "INSERT INTO orders (id) VALUES (1)"
 PAID = Message("order.paid", key="o-1", data={"amount": 12})

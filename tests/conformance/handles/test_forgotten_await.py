@@ -12,7 +12,7 @@ from tests.conformance.handles.held import Held, sqlalchemy_async
 
 from postroom.errors import NotAwaited
 from postroom.message import Message
-from postroom.outbox import Outbox
+from postroom.outbox.outbox import Outbox
 
 PAID = Message("order.paid", key="o-1", data={"amount": 12})
 ORDER = "INSERT INTO orders (id) VALUES (1)"

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pymongo import AsyncMongoClient, MongoClient
 
-from postroom.config import TableNames
+from postroom.config.values import TableNames
+from postroom.contracts.outbox import Query
 from postroom.errors import ConfigError, DuplicateMessage, NotInTransaction, SchemaMismatch, StoreError, UnknownHandle
 from postroom.message import Message
-from postroom.outbox import Outbox
-from postroom.store import Query
+from postroom.outbox.outbox import Outbox
 from postroom.stores import open_store
 
 PAID = Message("order.paid", key="7", data={"amount": 12})

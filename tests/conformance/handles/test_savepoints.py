@@ -18,7 +18,7 @@ from tests.conformance.handles.held import django_connection, path_of, sqlalchem
 
 from postroom.errors import NotInTransaction
 from postroom.message import Message
-from postroom.outbox import Outbox
+from postroom.outbox.outbox import Outbox
 
 PAID = Message("order.paid", key="o-1", data={"amount": 12})
 ORDER = "INSERT INTO orders (id) VALUES (1)"

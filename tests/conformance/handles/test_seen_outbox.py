@@ -17,11 +17,11 @@ from tests.conformance.handles.databases import PICKY, Sight
 from tests.conformance.handles.held import ON_MARIADB, ON_POSTGRES, ON_SQLITE, Held, done
 from tests.conformance.handles.test_every_handle import BODIES
 
+from postroom.config.tables import TableNames
 from postroom.errors import SchemaMismatch
 from postroom.message import Message
-from postroom.outbox import Outbox
+from postroom.outbox.outbox import Outbox
 from postroom.stores import open_store
-from postroom.tables import TableNames
 from postroom.testing.outbox import SeenOutbox
 
 WHEN = datetime(2026, 11, 15, 9, 30, 0, 250_001, tzinfo=UTC)

@@ -16,7 +16,7 @@ from tests.conformance.handles.held import django_connection, path_of
 
 from postroom.errors import NotInTransaction, StoreError, UnknownHandle
 from postroom.message import Message
-from postroom.outbox import Outbox
+from postroom.outbox.outbox import Outbox
 
 PAID = Message("order.paid", key="o-1", data={"amount": 12})
 outbox = Outbox()

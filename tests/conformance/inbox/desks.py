@@ -12,9 +12,9 @@ import psycopg
 from pymongo import MongoClient
 from tests.servers.mariadb import connect
 
-from postroom.inbox_store import InboxStore
+from postroom.contracts.inbox import InboxStore
+from postroom.contracts.outbox import Query
 from postroom.message import Message
-from postroom.store import Query
 from postroom.stores import open_inbox_store, open_store, sqlite_path
 from postroom.testing.contracts.inbox import End
 

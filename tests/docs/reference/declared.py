@@ -9,9 +9,9 @@ from typing import Any
 
 from tests.docs.reference.made import MADE, explained, table
 
+from postroom.contracts.transport import Consumer, ConsumerOptions
 from postroom.stores import SCHEMES, open_store
-from postroom.transport import Consumer, ConsumerOptions
-from postroom.transports import TRANSPORTS, open_consumer, open_transport, received
+from postroom.transports import TRANSPORTS, open_consumer, open_publisher, received
 
 STORES = f"""# Stores
 
@@ -74,7 +74,7 @@ def transports() -> str:
     """What each transport declares, for sending and for receiving."""
     known = {each.module: each for each in reversed(TRANSPORTS.values())}
     known = {each.module: known[each.module] for each in TRANSPORTS.values()}
-    publishers = [(each.example, open_transport(_openable(each.example)).capabilities) for each in known.values()]
+    publishers = [(each.example, open_publisher(_openable(each.example)).capabilities) for each in known.values()]
     receiving = [each for each in known.values() if each.receives is not None]
     consumers = [(each.example, _consumer(_openable(each.example)).capabilities) for each in receiving]
     return TRANSPORTS_PAGE.format(

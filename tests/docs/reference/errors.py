@@ -21,7 +21,7 @@ SETS = {
     "BROKER": "The broker is away",
     "INBOX": "The inbox",
 }
-TELLS = {"Failed", "Rejected", "Unavailable", "Buried", "Retry", "Again", "Lost", "Fault"}
+TELLS = {"Failed", "Rejected", "Unavailable", "Buried", "Retry", "Again", "Lost", "ErrorClass"}
 """What is made with a code."""
 
 
@@ -74,19 +74,23 @@ def named() -> dict[str, set[str]]:
     """The texts that look like a code in each part: a transport, the relay, the inbox."""
     found: dict[str, set[str]] = {}
     for file in SOURCE.rglob("*.py"):
-        parts = file.relative_to(SOURCE).parts
-        part = (
-            parts[1].removesuffix(".py")
-            if parts[0] == "transports" and len(parts) > 1
-            else parts[0].removesuffix(".py")
-        )
-        if (
-            parts[0] in {"transports", "relay", "inbox", "inbox_store.py", "transport.py", "retry.py"}
-            and part != "__init__"
-        ):
-            part = {"inbox_store": "inbox", "transport": "relay", "retry": "relay"}.get(part, part)
+        if part := _part(*file.relative_to(SOURCE).parts):
             found.setdefault(part, set()).update(re.findall(r'"([A-Z][A-Z_]+(?:[0-9]{3})?)"', file.read_text()))
     return found
+
+
+def _part(*place: str) -> str | None:
+    """Who speaks in the file at this place; None: nobody who gives codes."""
+    match place:
+        case ("transports", "__init__.py"):
+            return None
+        case ("transports", name, *_):
+            return name.removesuffix(".py")
+        case ("relay", *_) | ("retry.py",) | ("contracts", "transport.py"):
+            return "relay"
+        case ("inbox", *_) | ("contracts", "inbox.py"):
+            return "inbox"
+    return None
 
 
 def codes_made() -> set[str]:

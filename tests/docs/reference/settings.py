@@ -8,10 +8,11 @@ from dataclasses import MISSING, fields
 
 from tests.docs.reference.made import explained, first, page, paragraphs, table
 
-import postroom.settings
-from postroom.config import Limits, RelayConfig, RouteConfig, Settings, TableNames
-from postroom.settings import SETTINGS, routes
-from postroom.settings.kinds import URLS, Setting
+import postroom.config.load
+from postroom.config import routes
+from postroom.config.load import SETTINGS
+from postroom.config.parse import URLS, Setting
+from postroom.config.values import Limits, RelayConfig, RouteConfig, Settings, TableNames
 
 SECTIONS: dict[str, type] = {"": Settings, "relay": RelayConfig, "tables": TableNames, "limits": Limits}
 DEFAULT = re.compile(r" ?Default:? (?P<default>(?:[^.]|\.(?=\S))+)\.")
@@ -26,7 +27,7 @@ def page_of_settings() -> str:
         parts += [f"## `[{section}]`" if section else "## At the top", first(config)]
         parts += [table([["in the file", "in the environment", "default", "meaning"], *rows])]
     return page(
-        "Settings", *paragraphs(postroom.settings), *parts, "## `[[routes]]`", *_of_routes(routes.SETTINGS.values())
+        "Settings", *paragraphs(postroom.config.load), *parts, "## `[[routes]]`", *_of_routes(routes.SETTINGS.values())
     )
 
 

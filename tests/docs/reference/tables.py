@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tests.docs.reference import columns
 from tests.docs.reference.made import first, page, table
 
 import postroom.stores
-from postroom.stores import _columns
 
 STORES = {"sqlite": "SQLite", "postgres": "PostgreSQL", "mysql": "MariaDB, MySQL"}
 FOLDER = Path(postroom.stores.__file__).parent
@@ -23,10 +23,10 @@ SEEN = "Elsewhere it is explained [how they work together](../explain/tables.md)
 def page_of_tables() -> str:
     """A section for each table, and one for the view."""
     schemas = {name: tables_of(name) for name in STORES}
-    parts = [part for name, words in _columns.TABLES.items() for part in _section(name, words, schemas)]
-    rows = [[f"`{name}`", meaning] for name, meaning in _columns.MESSAGES.items()]
+    parts = [part for name, words in columns.TABLES.items() for part in _section(name, words, schemas)]
+    rows = [[f"`{name}`", meaning] for name, meaning in columns.MESSAGES.items()]
     view = ["## outbox_messages", VIEW_WORDS, table([["column", "meaning"], *rows])]
-    return page("Tables", first(_columns).partition(".")[0] + ".", SEEN, *parts, *view)
+    return page("Tables", first(columns).partition(".")[0] + ".", SEEN, *parts, *view)
 
 
 VIEW_WORDS = "A view: what to query. It has the columns of `outbox` that tell what a message is, and these."

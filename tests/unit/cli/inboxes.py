@@ -14,9 +14,9 @@ import asyncio
 from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
-from postroom import Inbox, Message, RetryPolicy, open_transport
-from postroom.inbox import Unacceptable
-from postroom.transport import Envelope
+from postroom import Inbox, Message, RetryPolicy, open_publisher
+from postroom.inbox import RejectMessage
+from postroom.contracts.transport import Envelope
 
 inbox = Inbox("billing", retry=RetryPolicy.parse("0.01", max_attempts=2))
 no_inbox = "a text"
@@ -24,7 +24,7 @@ no_inbox = "a text"
 @inbox.on("order.paid")
 def charge(message, tx):
     if message.data["amount"] < 0 and not Path("mended").exists():
-        raise Unacceptable("a negative amount", code="NEGATIVE")
+        raise RejectMessage("a negative amount", code="NEGATIVE")
     tx.execute("INSERT INTO charges VALUES (?)", [message.data["amount"]])
 
 messages = [
@@ -33,7 +33,7 @@ messages = [
     Message("order.paid", id=UUID("{bad}"), key="order-8", data={{"amount": -1}}),
     Message("order.lost", id=UUID("{odd}"), key="order-9"),
 ]
-publisher = open_transport("memory://shop/orders")
+publisher = open_publisher("memory://shop/orders")
 asyncio.run(publisher.publish([Envelope(message) for message in messages[:{many}]], timeout=timedelta(seconds=5)))
 """
 

@@ -42,7 +42,7 @@ def test_with_something_dead_the_exit_code_is_3_and_the_way_on_is_said(desk: Des
     ]
     (line,) = done.err.splitlines()
     assert line.partition(" ERROR ")[2] == (
-        f"postroom.inbox: Message {BAD} (order.paid, key order-8) is dead: NEGATIVE: Unacceptable: a negative amount"
+        f"postroom.inbox: Message {BAD} (order.paid, key order-8) is dead: NEGATIVE: RejectMessage: a negative amount"
     )
 
 
@@ -113,7 +113,7 @@ def test_a_broker_that_is_away_at_the_start_is_waited_for(desk: Desk, nats_serve
         with consuming(desk, "--from", source) as running:
             assert running.stdout is not None
             assert running.stderr is not None
-            assert "postroom.inbox.reception: Nothing can be received: No NATS answers" in running.stderr.readline()
+            assert "postroom.inbox.worker: Nothing can be received: No NATS answers" in running.stderr.readline()
             nats_server.start_again()
             assert running.stdout.readline().startswith(f"inbox billing: {source} to ")
             running.terminate()
@@ -126,7 +126,7 @@ def test_told_to_end_while_it_waits_for_a_broker_it_ends(desk: Desk, number: sig
     billing(desk, many=0)
     with consuming(desk, "--from", f"nats://127.0.0.1:{free_port()}/ORDERS") as running:
         assert running.stderr is not None
-        assert "postroom.inbox.reception: Nothing can be received: " in running.stderr.readline()
+        assert "postroom.inbox.worker: Nothing can be received: " in running.stderr.readline()
         running.send_signal(number)
         out, err = running.communicate(timeout=60)
     assert (running.returncode, out) == (0, "received 0\n")

@@ -10,8 +10,8 @@ import pytest
 from tests.unit.cli.running import Desk
 
 from postroom.clock import utcnow
+from postroom.contracts.outbox import Buried, Expired, Published, Query, RelayInfo, Retry, Settlement, Store, Verdict
 from postroom.message import Message
-from postroom.store import Buried, Expired, Published, Query, RelayInfo, Retry, Settlement, Store, Verdict
 from postroom.stores import open_store
 
 ID = "018f2c5e-7c1a-7b3e-9d53-2f1f0a6f4c11"

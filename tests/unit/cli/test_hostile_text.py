@@ -16,21 +16,21 @@ def refuse(message): raise ValueError(SAID)
 RECEIVED = f"""
 import asyncio
 from datetime import timedelta
-from postroom import Inbox, Message, RetryPolicy, open_transport
-from postroom.inbox import Unacceptable
-from postroom.transport import Envelope
+from postroom import Inbox, Message, RetryPolicy, open_publisher
+from postroom.inbox import RejectMessage
+from postroom.contracts.transport import Envelope
 
 SAID = "{HOSTILE}"
 inbox = Inbox("billing", retry=RetryPolicy.parse("0.01", max_attempts=2))
 
 @inbox.on("*")
 def handle(message, tx):
-    kind = Unacceptable if message.data == 1 else ValueError
+    kind = RejectMessage if message.data == 1 else ValueError
     raise kind(SAID + "x" * 50_000_000)
 
 messages = [Message(SAID.replace("\\x00", "").replace("\\udc80", ""), key=SAID, data=number) for number in (1, 2)]
 messages.append(Message("order.paid", key="k", body=b"\\x1b[2J", content_type="text/plain"))
-publisher = open_transport("memory://shop/orders")
+publisher = open_publisher("memory://shop/orders")
 asyncio.run(publisher.publish([Envelope(message) for message in messages], timeout=timedelta(seconds=5)))
 """
 

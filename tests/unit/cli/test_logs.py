@@ -135,7 +135,7 @@ def test_explain_says_what_an_inbox_did(desk: Desk) -> None:
     dead = desk("explain", str(BAD))
     assert dead.code == 0
     assert "The inbox billing gave it up at" in dead.out
-    assert "NEGATIVE: Unacceptable: a negative amount." in dead.out
+    assert "NEGATIVE: RejectMessage: a negative amount." in dead.out
     assert f"postroom inbox requeue --consumer billing {BAD}" in dead.out
     (told,) = desk("explain", "--json", str(GOOD)).objects()
     assert (told["id"], told["status"], len(told["sentences"])) == (str(GOOD), None, 1)

@@ -19,25 +19,25 @@ from tests.unit.cli.terminal import on_a_terminal, plain
 from postroom.cli.live import ASK_SHARE, LiveView, Seen, draw
 from postroom.cli.progress import DEAD_LETTERS_MAX, LogView, view_of
 from postroom.cli.tally import Tally
+from postroom.contracts.outbox import Counts
 from postroom.errors import StoreUnavailable
 from postroom.events import (
-    Buried,
+    BatchSettled,
     Event,
     LanesLost,
     LanesReleased,
     LanesTaken,
     Listeners,
-    Retried,
+    MessageBuried,
+    MessageRetried,
     RoutePaused,
     RouteResumed,
-    Settled,
 )
-from postroom.store import Counts
 from postroom.stores.memory import MemoryStore
 
 ID = UUID("018f2c5e-7c1a-7b3e-9d53-2f1f0a6f4c11")
 SECOND = timedelta(seconds=1)
-DEATH = Buried(id=ID, type="order.paid", attempts=6, code="MAX_ATTEMPTS", error="TIMEOUT: no answer")
+DEATH = MessageBuried(id=ID, type="order.paid", attempts=6, code="MAX_ATTEMPTS", error="TIMEOUT: no answer")
 AWAY = RoutePaused(route="orders", code="CONNECT_FAILED", delay=SECOND)
 BACK = RouteResumed(route="orders", seconds=1.0)
 
@@ -51,8 +51,8 @@ class Clock:
         return self.now
 
 
-def settled(**numbers: int) -> Settled:
-    return Settled(seconds=0.01, **numbers)
+def settled(**numbers: int) -> BatchSettled:
+    return BatchSettled(seconds=0.01, **numbers)
 
 
 # ── the numbers ──
@@ -116,9 +116,9 @@ def test_one_broker_of_two_that_is_away_does_not_pause_the_relay() -> None:
 
 def test_a_wait_that_cost_no_attempt_is_no_failure() -> None:
     tally = Tally()
-    tally(Retried(id=ID, type="order.paid", attempts=0, code="CONNECT_FAILED", delay=SECOND, spent=False))
+    tally(MessageRetried(id=ID, type="order.paid", attempts=0, code="CONNECT_FAILED", delay=SECOND, spent=False))
     assert tally.last_failure is None
-    retried = Retried(id=ID, type="order.paid", attempts=1, code="TIMEOUT", delay=SECOND)
+    retried = MessageRetried(id=ID, type="order.paid", attempts=1, code="TIMEOUT", delay=SECOND)
     tally(retried)
     assert tally.last_failure == retried
 
@@ -146,12 +146,12 @@ def test_what_a_person_must_know_is_told_at_once(capsys: pytest.CaptureFixture[s
 
 
 def test_what_goes_well_and_what_is_tried_again_is_told_with_the_numbers(capsys: pytest.CaptureFixture[str]) -> None:
-    retried = Retried(id=ID, type="order.paid", attempts=1, code="TIMEOUT", delay=SECOND)
+    retried = MessageRetried(id=ID, type="order.paid", attempts=1, code="TIMEOUT", delay=SECOND)
     assert log(settled(published=5), retried, capsys=capsys) == []
 
 
 def test_a_long_error_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
-    (line,) = log(Buried(id=ID, type="a", attempts=1, code="X", error="y" * 10_000), capsys=capsys)
+    (line,) = log(MessageBuried(id=ID, type="a", attempts=1, code="X", error="y" * 10_000), capsys=capsys)
     assert line.endswith("…")
     assert len(line) < 200
 
@@ -161,7 +161,7 @@ def test_a_broker_that_goes_away_twice_is_told_twice(capsys: pytest.CaptureFixtu
 
 
 def test_a_terminals_orders_in_a_type_are_written_out(capsys: pytest.CaptureFixture[str]) -> None:
-    (line,) = log(Buried(id=ID, type="a\x1b[2J", attempts=1, code="X"), capsys=capsys)
+    (line,) = log(MessageBuried(id=ID, type="a\x1b[2J", attempts=1, code="X"), capsys=capsys)
     assert r"a\x1b[2J" in line
 
 
@@ -256,7 +256,7 @@ def test_the_view_fits_any_terminal(width: int) -> None:
     tally = Tally()
     for name in ("orders", "a route with a very long name, longer than any terminal is wide"):
         tally(RoutePaused(route=name, code="CONNECT_FAILED", delay=SECOND))
-    tally(Buried(id=ID, type="x" * 200, attempts=1, code="[red]not markup[/red]"))
+    tally(MessageBuried(id=ID, type="x" * 200, attempts=1, code="[red]not markup[/red]"))
     assert len(drawn(tally, Seen(), width)) == 5
 
 

@@ -16,7 +16,7 @@ POSTROOM = [sys.executable, "-m", "postroom"]
 
 
 def test_importing_postroom_imports_neither_click_nor_rich() -> None:
-    modules = "import postroom, postroom.cli, postroom.outbox, postroom.stores"
+    modules = "import postroom, postroom.cli, postroom.outbox.outbox, postroom.stores"
     program = f"import sys; {modules}; print([m for m in ('click', 'rich') if m in sys.modules])"
     assert subprocess.check_output([sys.executable, "-c", program], text=True) == "[]\n"
 

@@ -10,8 +10,8 @@ from datetime import timedelta
 import pytest
 from tests.unit.cli.running import Desk
 
+from postroom.contracts.outbox import OPEN, SETTLED, RelayInfo, Retry
 from postroom.relay import presence
-from postroom.store import OPEN, SETTLED, RelayInfo, Retry
 from postroom.stores import open_store
 
 

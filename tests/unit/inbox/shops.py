@@ -11,11 +11,11 @@ from typing import Any
 
 from tests.conformance.inbox.desks import MariaDBDesk, MongoDesk, PostgresDesk, SQLiteDesk
 
-from postroom.inbox import Inbox, Reception
-from postroom.inbox.reception import Tally
+from postroom.contracts.transport import Identity
+from postroom.inbox import Inbox, InboxWorker
+from postroom.inbox.worker import Tally
 from postroom.message import Message
 from postroom.retry import RetryPolicy
-from postroom.transport import Identity
 from postroom.transports.memory import MemoryBroker, MemoryConsumer
 
 QUICK = RetryPolicy.parse("0.05", max_attempts=3)
@@ -41,16 +41,16 @@ class Shop:
         """By what an inbox that receives it here knows it again."""
         return Identity(self.broker.source, message.id)
 
-    def reception(self, inbox: Inbox, *, group: str | None = None, **options: Any) -> Reception:
+    def reception(self, inbox: Inbox, *, group: str | None = None, **options: Any) -> InboxWorker:
         consumer = MemoryConsumer(self.broker, TOPIC, group=group or inbox.name)
-        return Reception(inbox, self.desk.store, consumer, **options)
+        return InboxWorker(inbox, self.desk.store, consumer, **options)
 
     async def receive(self, inbox: Inbox, **options: Any) -> Tally:
         """Handle all that is there."""
         return await self.reception(inbox, **options).run(until_idle=IDLE)
 
     @asynccontextmanager
-    async def receiving(self, *inboxes: Inbox) -> AsyncIterator[Sequence[Reception]]:
+    async def receiving(self, *inboxes: Inbox) -> AsyncIterator[Sequence[InboxWorker]]:
         """The same beside the test."""
         receptions = [self.reception(inbox) for inbox in inboxes]
         tasks = [asyncio.create_task(reception.run()) for reception in receptions]

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from postroom.errors import ConfigError
-from postroom.inbox import BusinessKey, Inbox, Retryable, Unacceptable
+from postroom.inbox import BusinessKey, Inbox, RejectMessage, RetryLater
 from postroom.inbox.conflicts import is_conflict
 
 
@@ -81,7 +81,7 @@ def test_an_error_that_is_its_own_cause_ends() -> None:
     assert not is_conflict(one, "charges_key")
 
 
-@pytest.mark.parametrize("verdict", [Retryable("later"), Unacceptable("never")])
+@pytest.mark.parametrize("verdict", [RetryLater("later"), RejectMessage("never")])
 def test_what_the_handler_decided_itself_stays_its_verdict(verdict: Exception) -> None:
     verdict.__cause__ = PostgresError("23505", "charges_key")
     assert not BusinessKey("charges_key").is_known(verdict)

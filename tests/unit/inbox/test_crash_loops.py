@@ -13,17 +13,17 @@ import pytest
 from tests.unit.inbox.shops import IDLE, Shop, an_inbox, paid
 
 from postroom.clock import utcnow
+from postroom.contracts.inbox import UNFINISHED, DeadQuery, DeliveryState, Known, KnownQuery
+from postroom.contracts.transport import Identity
 from postroom.errors import StoreUnavailable
-from postroom.inbox import BusinessKey, Reception, RedisGuard, handling
+from postroom.inbox import BusinessKey, InboxWorker, RedisGuard, handling
 from postroom.inbox.suspects import Try, judged
-from postroom.inbox_store import UNFINISHED, DeadQuery, Known, KnownQuery, Outcome
 from postroom.message import Message
 from postroom.retry import GiveUp
-from postroom.transport import Identity
 from postroom.transports.memory import MemoryConsumer
 
 
-def on_record(outcome: Outcome, attempts: int, code: str | None) -> Known:
+def on_record(outcome: DeliveryState, attempts: int, code: str | None) -> Known:
     return Known(
         consumer="billing", source="shop", id=uuid4(), outcome=outcome, attempts=attempts, at=utcnow(), code=code
     )
@@ -60,8 +60,8 @@ class Again(MemoryConsumer):
         return [replace(each, redelivered=1) for each in await super().receive(limit, wait=wait)]
 
 
-def reception(shop: Shop, inbox: Any, **options: Any) -> Reception:
-    return Reception(inbox, shop.desk.store, Again(shop.broker, "orders", group=inbox.name), **options)
+def reception(shop: Shop, inbox: Any, **options: Any) -> InboxWorker:
+    return InboxWorker(inbox, shop.desk.store, Again(shop.broker, "orders", group=inbox.name), **options)
 
 
 async def test_a_message_delivered_again_is_counted_once_and_then_handled(shop: Shop) -> None:

@@ -13,8 +13,8 @@ import pytest
 from tests.conformance.inbox.desks import mariadb_desk, mongo_desk, postgres_desk, sqlite_desk
 from tests.unit.inbox.shops import Shop, an_inbox, paid
 
-from postroom.inbox import Unacceptable
-from postroom.inbox_store import DeadDelivery, DeadQuery
+from postroom.contracts.inbox import DeadDelivery, DeadQuery
+from postroom.inbox import RejectMessage
 from postroom.message import Message
 from postroom.testing.contracts.inbox import ENDS, End
 
@@ -89,7 +89,7 @@ async def test_a_handler_that_commits_and_then_refuses_the_message_is_seen(anywh
     @inbox.on("*")
     def commit(message: Message, tx: Any) -> None:
         anywhere.desk.end_blocking(tx, "commit")
-        raise Unacceptable("no such order")
+        raise RejectMessage("no such order")
 
     anywhere.send(paid(1))
     await anywhere.receive(inbox)

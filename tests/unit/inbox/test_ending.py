@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from tests.unit.inbox.shops import TOPIC, Shop, an_inbox, paid
 
+from postroom.contracts.inbox import DeadQuery, KnownQuery
 from postroom.errors import ConfigError
-from postroom.inbox import Inbox, reception
-from postroom.inbox_store import DeadQuery, KnownQuery
+from postroom.inbox import Inbox, worker
 from postroom.message import Message
 from postroom.transports.memory import MemoryConsumer
 
@@ -131,7 +131,7 @@ async def test_a_time_out_of_the_handlers_own_is_an_error_like_any_other(shop: S
 async def test_a_sync_handler_that_runs_longer_than_the_timeout_is_told_of_once_and_counts_as_it_ends(
     shop: Shop, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reception, "CARE_SECONDS", 0.05)
+    monkeypatch.setattr(worker, "CARE_SECONDS", 0.05)
     inbox, message = an_inbox(timeout=timedelta(seconds=0.1)), paid(1)
 
     @inbox.on("*")

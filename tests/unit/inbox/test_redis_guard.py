@@ -12,12 +12,12 @@ from uuid import uuid4
 import pytest
 from tests.unit.inbox.shops import IDLE, TOPIC, Shop, an_inbox, paid
 
+from postroom.contracts.transport import Identity
 from postroom.errors import ConfigError, StoreUnavailable
-from postroom.inbox import Reception, RedisGuard, Unacceptable, handling
+from postroom.inbox import InboxWorker, RedisGuard, RejectMessage, handling
 from postroom.inbox.guards import Entry
 from postroom.message import Message
 from postroom.testing.contracts.inbox import an_event
-from postroom.transport import Identity
 
 LONG = timedelta(days=8)
 
@@ -38,7 +38,7 @@ async def test_a_message_is_handled_once_and_a_failure_gives_its_key_back(
         if calls.count(2) == 1 and message.data == 2:
             raise OSError("once")
         if message.data == 3:
-            raise Unacceptable("never")
+            raise RejectMessage("never")
         await shop.ainsert(tx, message.data)
 
     messages = [paid(1), paid(2), paid(3)]
@@ -84,7 +84,7 @@ async def test_what_another_consumer_has_in_hand_is_put_off_and_has_one_effect(
     monkeypatch.setattr(handling, "BUSY_AGAIN", timedelta(milliseconds=20))
     name, met, groups = f"billing-{uuid4()}", asyncio.Event(), ("one", "two")
 
-    def a_consumer(group: str) -> Reception:
+    def a_consumer(group: str) -> InboxWorker:
         inbox = an_inbox(name, guard=Telling(redis_url, met))
 
         @inbox.on("*")

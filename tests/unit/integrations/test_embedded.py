@@ -16,16 +16,16 @@ from typing import Any
 import pytest
 from tests.servers.ports import free_port
 
-from postroom import Inbox, Message, open_store, open_transport
+from postroom import Inbox, Message, open_publisher, open_store
+from postroom.contracts.outbox import Query
+from postroom.contracts.transport import Envelope
 from postroom.errors import ConfigError, PostroomError, StoreUnavailable
 from postroom.events import LanesLost, RoutePaused, RouteResumed
 from postroom.integrations import embedded
 from postroom.integrations.asgi import postroom_lifespan, receiving, relaying
 from postroom.integrations.embedded import Embedded
-from postroom.integrations.telling import Telling
-from postroom.store import Query
+from postroom.telemetry.logs import EventLogger
 from postroom.testing.waiting import until_async
-from postroom.transport import Envelope
 
 
 @pytest.fixture(autouse=True)
@@ -153,7 +153,7 @@ async def test_a_broker_that_is_away_and_a_death_are_told_once(
 
 
 def test_a_broker_that_is_back_is_told_and_its_next_absence_too(caplog: pytest.LogCaptureFixture) -> None:
-    tell, pause = Telling(), timedelta(seconds=2)
+    tell, pause = EventLogger(), timedelta(seconds=2)
     for event in (
         RoutePaused(route="hooks", code="AWAY", delay=pause),
         RoutePaused(route="hooks", code="AWAY", delay=pause),
@@ -197,7 +197,7 @@ async def test_a_reception_handles_each_message_once(tmp_path: Path) -> None:
         await store.migrate()
     with sqlite3.connect(tmp_path / "shop.db") as shop:
         shop.execute("CREATE TABLE charges (order_id TEXT)")
-    publisher = open_transport("memory://embedded/orders")
+    publisher = open_publisher("memory://embedded/orders")
     paid = [Envelope(Message("order.paid", key=key)) for key in ("order-7", "order-8")]
     await publisher.publish([*paid, paid[0]], timeout=timedelta(seconds=5))
     part = receiving(inbox, "memory://embedded/orders", store=url)

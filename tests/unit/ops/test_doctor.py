@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from postroom.contracts.outbox import Counts, Lane, RelayInfo
 from postroom.ops.doctor import judge, judge_inbox
-from postroom.store import Counts, Lane, RelayInfo
 from postroom.testing.contracts._case import NOON, SECOND
 
 MINUTE = timedelta(minutes=1)

@@ -10,9 +10,9 @@ from uuid import UUID
 
 import pytest
 
+from postroom.contracts.outbox import Buried, Expired, Lane, Query, Record, RelayInfo, Retry, Status, Store
 from postroom.message import Message
 from postroom.ops.explain import explain, sentences
-from postroom.store import Buried, Expired, Lane, Query, Record, RelayInfo, Retry, Status, Store
 from postroom.stores.memory import MemoryStore
 from postroom.stores.postgres import PostgresStore
 from postroom.stores.sqlite import SQLiteStore

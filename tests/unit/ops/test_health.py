@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from postroom.clock import utcnow
+from postroom.config.load import load_settings
+from postroom.contracts.outbox import Lane, RelayInfo, Retry, Store
 from postroom.errors import ConfigError, PostroomError
 from postroom.ops import health
 from postroom.ops.health import Health, Readiness, ready
 from postroom.ops.health_port import HealthPort
-from postroom.settings import load
-from postroom.store import Lane, RelayInfo, Retry, Store
 from postroom.stores.memory import MemoryStore
 from postroom.stores.postgres import PostgresStore
 from postroom.stores.sqlite import SQLiteStore
@@ -244,7 +244,7 @@ def test_an_address_that_is_none_is_refused(text: str) -> None:
 def test_an_address_is_a_setting_like_others(tmp_path: Path) -> None:
     toml = tmp_path / "postroom.toml"
     toml.write_text("[relay]\nhealth = 8081")
-    assert load(env={}, toml=toml).relay.health == HostPort("127.0.0.1", 8081)
-    assert load(env={"POSTROOM_HEALTH": "0.0.0.0:80"}, toml=toml).relay.health == HostPort("0.0.0.0", 80)
+    assert load_settings(env={}, toml=toml).relay.health == HostPort("127.0.0.1", 8081)
+    assert load_settings(env={"POSTROOM_HEALTH": "0.0.0.0:80"}, toml=toml).relay.health == HostPort("0.0.0.0", 80)
     with pytest.raises(ConfigError, match="POSTROOM_HEALTH: 'x' is no address"):
-        load(env={"POSTROOM_HEALTH": "x"})
+        load_settings(env={"POSTROOM_HEALTH": "x"})

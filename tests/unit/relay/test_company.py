@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 
+from postroom.contracts.outbox import Lane, RelayInfo
 from postroom.relay.heartbeat import Company, company
-from postroom.store import Lane, RelayInfo
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LEASE = timedelta(seconds=30)

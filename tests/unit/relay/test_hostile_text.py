@@ -10,19 +10,19 @@ from datetime import timedelta
 
 import pytest
 
-from postroom.config import RelayConfig
-from postroom.events import Buried, Event, Listeners, Retried, RoutePaused
-from postroom.integrations.telling import Telling
+from postroom.config.values import RelayConfig
+from postroom.contracts.outbox import ERROR_MAX, Query
+from postroom.contracts.outbox import Buried as BuriedVerdict
+from postroom.contracts.transport import Envelope, Failed, Outcome, Rejected, Sent, Unavailable
+from postroom.events import Event, Listeners, MessageBuried, MessageRetried, RoutePaused
 from postroom.message import Message
 from postroom.relay import Relay, Route
-from postroom.relay.gates import Gates, cleaned
+from postroom.relay.breaker import Breakers, cleaned
 from postroom.relay.routes import Routes
 from postroom.relay.verdict import unrouted
 from postroom.retry import RetryPolicy, Table
-from postroom.store import ERROR_MAX, Query
-from postroom.store import Buried as BuriedVerdict
 from postroom.stores.memory import MemoryStore
-from postroom.transport import Envelope, Failed, Outcome, Rejected, Sent, Unavailable
+from postroom.telemetry.logs import EventLogger
 from postroom.transports.memory import MemoryBroker, MemoryPublisher
 
 HOSTILE = "no\n2026-11-18 ERROR forged \x1b[2J\x00 \u202eturned \udc80 \x9b1m"
@@ -59,9 +59,9 @@ async def test_what_a_transport_says_is_cleaned_where_it_comes_in(
 ) -> None:
     heard: list[Event] = []
     routes = Routes([Route(to=Answering(answer))])
-    gates = Gates(routes, Listeners(heard.append, Telling()))
+    breakers = Breakers(routes, Listeners(heard.append, EventLogger()))
     with caplog.at_level(logging.DEBUG):
-        (outcome,) = await gates.of(routes.first).publish([Envelope(Message("order.paid"))], SECOND)
+        (outcome,) = await breakers.of(routes.first).publish([Envelope(Message("order.paid"))], SECOND)
     assert not isinstance(outcome, Sent)
     assert_one_line(outcome.code)
     assert not RAW.search(outcome.error)
@@ -82,9 +82,9 @@ async def test_events_and_the_log_have_one_line_of_it_and_the_store_can_keep_it(
     config = RelayConfig(poll=SECOND / 50, lease=6 * SECOND, send_timeout=SECOND)
     route = Route(to=Answering(answer), retry=RetryPolicy(Table((SECOND / 100,)), max_attempts=2))
     with caplog.at_level(logging.DEBUG):
-        relay = Relay(store, [route], config=config, listeners=Listeners(heard.append, Telling()))
+        relay = Relay(store, [route], config=config, listeners=Listeners(heard.append, EventLogger()))
         await asyncio.wait_for(relay.drain(), 30)
-    told = [event for event in heard if isinstance(event, Retried | Buried)]
+    told = [event for event in heard if isinstance(event, MessageRetried | MessageBuried)]
     assert told
     for event in told:
         assert_one_line(event.error)

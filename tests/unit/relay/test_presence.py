@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from postroom.contracts.outbox import RelayInfo
 from postroom.relay import presence
 from postroom.relay.presence import Start, Unseen, is_gone
-from postroom.store import RelayInfo
 
 HERE = "boot-1 pid:[4026531836]"
 

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from postroom.config import RelayConfig, RouteConfig, Settings
+from postroom.config.load import load_settings
+from postroom.config.values import RelayConfig, RouteConfig, Settings
+from postroom.contracts.transport import TransportOptions
 from postroom.errors import ConfigError
 from postroom.relay import Route, routes_from
 from postroom.relay.opening import relay_from
 from postroom.relay.routes import Routes
 from postroom.retry import RetryPolicy
-from postroom.settings import load
-from postroom.transport import TransportOptions
-from postroom.transports import open_transport
+from postroom.transports import open_publisher
 from postroom.transports.http import HttpPublisher
 from postroom.transports.memory import MemoryPublisher
 
@@ -39,7 +39,7 @@ def toml(tmp_path: Path) -> Path:
 
 def read(toml: Path, text: str, **env: str) -> Settings:
     toml.write_text(text)
-    return load(env=env, toml=toml)
+    return load_settings(env=env, toml=toml)
 
 
 def private(path: Path, text: str) -> Path:
@@ -114,7 +114,7 @@ def test_every_key_of_a_route_arrives(toml: Path) -> None:
 
 
 def test_the_first_route_that_fits_takes_a_type_by_any_of_its_patterns() -> None:
-    first = Route(to=open_transport("memory://"), pattern=("order.*", "basket.left"), name="first")
+    first = Route(to=open_publisher("memory://"), pattern=("order.*", "basket.left"), name="first")
     rest = Route(to=first.to, name="rest")
     routes = Routes([first, rest])
     named = {
@@ -137,10 +137,10 @@ def test_a_preset_brings_its_cap_unless_one_is_given(toml: Path) -> None:
     text = '[[routes]]\nto = "memory://"\nbackoff = "transfers"\n'
     assert routes_from(read(toml, text))[0].retry == RetryPolicy.TRANSFERS
     assert routes_from(read(toml, text + "max_attempts = 2"))[0].retry.max_attempts == 2
-    assert load(env={"POSTROOM_BACKOFF": "transfers"}).relay.retry == RetryPolicy.TRANSFERS
-    assert load(env={}, backoff="transfers").relay.retry == RetryPolicy.TRANSFERS
-    assert load(env={"POSTROOM_MAX_ATTEMPTS": "3"}, backoff="transfers").relay.retry.max_attempts == 3
-    assert load(env={}, backoff="worker").relay == RelayConfig()
+    assert load_settings(env={"POSTROOM_BACKOFF": "transfers"}).relay.retry == RetryPolicy.TRANSFERS
+    assert load_settings(env={}, backoff="transfers").relay.retry == RetryPolicy.TRANSFERS
+    assert load_settings(env={"POSTROOM_MAX_ATTEMPTS": "3"}, backoff="transfers").relay.retry.max_attempts == 3
+    assert load_settings(env={}, backoff="worker").relay == RelayConfig()
     assert RetryPolicy.parse("transfers") == RetryPolicy.TRANSFERS
 
 
@@ -198,7 +198,7 @@ def test_an_option_that_a_transport_cannot_honour_is_refused(
     url: str, options: TransportOptions, sentence: str
 ) -> None:
     with pytest.raises(ConfigError) as error:
-        open_transport(url, options)
+        open_publisher(url, options)
     assert sentence in str(error.value)
 
 

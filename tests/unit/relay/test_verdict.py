@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import pytest
 
+from postroom.contracts.outbox import Buried, Published, Retry, Verdict
+from postroom.contracts.transport import Failed, Outcome, Rejected, Sent, Unavailable
 from postroom.relay.verdict import PAUSE, judge, lost_with_its_relay
 from postroom.retry import RetryPolicy, Table
-from postroom.store import Buried, Published, Retry, Verdict
-from postroom.transport import Failed, Outcome, Rejected, Sent, Unavailable
 
 SECOND = timedelta(seconds=1)
 POLICY = RetryPolicy(Table((5 * SECOND, 10 * SECOND)), max_attempts=3)

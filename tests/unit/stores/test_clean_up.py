@@ -16,9 +16,9 @@ from tests.docs.blocks import all_of
 from tests.unit.stores.homes import Home
 
 from postroom.clock import utcnow
-from postroom.store import Buried, Expired, Query, Retry, Store, Verdict
+from postroom.contracts.outbox import Buried, Expired, Query, Retry, Store, Verdict
 from postroom.stores import open_store
-from postroom.stores._time import microseconds
+from postroom.stores.sql.times import microseconds
 from postroom.testing.contracts._case import Relay, a_message
 
 PAGE = Path(__file__).parents[3] / "docs/how-to/clean-up.md"

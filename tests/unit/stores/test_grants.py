@@ -8,14 +8,14 @@ from uuid import uuid4
 import pytest
 from tests.unit.stores.homes import Home, MariaDBHome, PostgresHome
 
+from postroom.config.tables import TableNames
+from postroom.contracts.inbox import DeadQuery
+from postroom.contracts.outbox import Buried, Query, Retry, Store
+from postroom.contracts.transport import Delivery, Identity
 from postroom.errors import StoreError
-from postroom.inbox_store import DeadQuery
-from postroom.store import Buried, Query, Retry, Store
 from postroom.stores import open_inbox_store, open_store
-from postroom.stores._grants import ROLES, grants
-from postroom.tables import TableNames
+from postroom.stores.sql.grants import ROLES, grants
 from postroom.testing.contracts._case import NOON, SECOND, a_message, a_relay
-from postroom.transport import Delivery, Identity
 
 
 class Users:

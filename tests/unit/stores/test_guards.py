@@ -16,11 +16,11 @@ from typing import TypeAlias
 import pytest
 from tests.unit.stores import test_mysql_races, test_postgres_races
 
+from postroom.contracts.outbox import Buried, Expired, Published, Query, Retry, Store, Verdict
 from postroom.errors import StoreError
-from postroom.store import Buried, Expired, Published, Query, Retry, Store, Verdict
-from postroom.stores._sql import backquoted, render, statements
 from postroom.stores.mysql import MySQLStore
 from postroom.stores.postgres import PostgresStore
+from postroom.stores.sql.files import backquoted, render, statements
 from postroom.stores.sqlite import SQLiteStore
 from postroom.testing.contracts import StoreContract
 from postroom.testing.contracts._case import (
@@ -35,7 +35,7 @@ from postroom.testing.contracts._case import (
     statuses,
 )
 
-FILES = ("sql/lanes.sql", "sql/flow.sql", "sql/desk.sql")
+FILES = ("sql/lanes.sql", "sql/outbox.sql", "sql/ops.sql")
 GUARD = re.compile(r"^.*-- guard: (.*)$", re.MULTILINE)
 
 CASES = {

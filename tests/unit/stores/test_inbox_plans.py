@@ -14,14 +14,14 @@ import psycopg
 from pymongo import MongoClient
 from tests.unit.stores.homes import MariaDBHome
 
-from postroom.config import TableNames
+from postroom.config.values import TableNames
 from postroom.stores import open_inbox_store, open_store
-from postroom.stores._time import microseconds
+from postroom.stores.mysql.parameters import text_of
 from postroom.stores.mysql.statements import INBOX_FILES as MYSQL_FILES
 from postroom.stores.mysql.statements import Statements as MySQLStatements
-from postroom.stores.mysql.values import text_of
 from postroom.stores.postgres.statements import INBOX_FILES as POSTGRES_FILES
 from postroom.stores.postgres.statements import Statements as PostgresStatements
+from postroom.stores.sql.times import microseconds
 from postroom.stores.sqlite.statements import INBOX_FILES as SQLITE_FILES
 from postroom.stores.sqlite.statements import Statements as SQLiteStatements
 

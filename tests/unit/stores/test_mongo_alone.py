@@ -13,10 +13,10 @@ import pytest
 from pymongo.asynchronous.collection import AsyncCollection
 from tests.scenarios.conftest import url_of
 
+from postroom.contracts.outbox import Buried, Claim, Published, Query, Retry, Settlement, Store, Verdict
 from postroom.message import Message
-from postroom.store import Buried, Claim, Published, Query, Retry, Settlement, Store, Verdict
 from postroom.stores.mongo import MongoStore
-from postroom.stores.mongo.alone import Alone
+from postroom.stores.mongo.claim_without_transactions import ClaimWithoutTransactions
 from postroom.testing.contracts._case import LEASE, MINUTE, NOON, SECOND, Relay, a_message, a_relay, put, statuses
 from postroom.testing.journal import Delivery, Name, Run, check
 
@@ -193,17 +193,17 @@ async def test_a_lane_that_is_taken_while_it_is_claimed_from_is_lost(
     """Before or after the claim is written: nothing of it is sent, and nothing of it stays."""
     (seq,) = await put(store, "a")
     slow = await a_relay(store)
-    insert = Alone.insert
+    insert = ClaimWithoutTransactions.insert
     taken: list[Relay] = []
 
-    async def meanwhile(self: Alone, claims: Any, held: Any) -> None:
+    async def meanwhile(self: ClaimWithoutTransactions, claims: Any, held: Any) -> None:
         if moment == "before" and not taken:
             taken.append(await a_relay(store, "relay-b", now=LATER))
         await insert(self, claims, held)
         if moment == "after" and not taken:
             taken.append(await a_relay(store, "relay-b", now=LATER))
 
-    monkeypatch.setattr(Alone, "insert", meanwhile)
+    monkeypatch.setattr(ClaimWithoutTransactions, "insert", meanwhile)
     claims = await slow.claim()
     (quick,) = taken
     if moment == "before":
@@ -220,17 +220,17 @@ async def test_a_claim_that_came_too_late_and_stayed_is_in_nobodys_way(
     """Its relay died between writing it and seeing that the lane was another's."""
     (seq,) = await put(store, "a")
     slow = await a_relay(store)
-    insert = Alone.insert
+    insert = ClaimWithoutTransactions.insert
     taken: list[Relay] = []
 
-    async def meanwhile(self: Alone, claims: Any, held: Any) -> None:
+    async def meanwhile(self: ClaimWithoutTransactions, claims: Any, held: Any) -> None:
         if not taken:
             taken.append(await a_relay(store, "relay-b", now=LATER))
             await self._shelves.claim.insert_many(claims)
             raise Died
         await insert(self, claims, held)
 
-    monkeypatch.setattr(Alone, "insert", meanwhile)
+    monkeypatch.setattr(ClaimWithoutTransactions, "insert", meanwhile)
     with pytest.raises(Died):
         await slow.claim()
     (found,) = await taken[0].claim(now=LATER)
@@ -242,14 +242,14 @@ async def test_a_second_claim_does_not_slip_in_between_the_number_of_a_lane_and_
 ) -> None:
     written = await put(store, "a", "b", "c")
     relay, locked, go_on = await a_relay(store), asyncio.Event(), asyncio.Event()
-    lock = Alone.lock
+    lock = ClaimWithoutTransactions.lock
 
-    async def lock_and_wait(self: Alone, *args: Any) -> None:
+    async def lock_and_wait(self: ClaimWithoutTransactions, *args: Any) -> None:
         await lock(self, *args)
         locked.set()
         await go_on.wait()
 
-    monkeypatch.setattr(Alone, "lock", lock_and_wait)
+    monkeypatch.setattr(ClaimWithoutTransactions, "lock", lock_and_wait)
     first = asyncio.create_task(relay.seqs())
     await locked.wait()
     second = asyncio.create_task(relay.seqs())

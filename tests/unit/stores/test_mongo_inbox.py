@@ -17,13 +17,13 @@ from pymongo.errors import AutoReconnect, DuplicateKeyError, OperationFailure
 from tests.conformance.inbox.desks import MongoDesk, mongo_desk
 from tests.servers.mongod import Mongod
 
+from postroom.config.tables import TableNames
+from postroom.contracts.transport import Delivery, Identity
 from postroom.errors import SchemaMismatch, StoreError, StoreUnavailable
 from postroom.stores import drop_tables, open_inbox_store, open_store
-from postroom.stores.mongo import remembering
-from postroom.tables import TableNames
+from postroom.stores.mongo import inbox_rows
 from postroom.testing.contracts._case import a_message
 from postroom.testing.contracts.inbox import an_event
-from postroom.transport import Delivery, Identity
 
 LOW = Identity("shop", UUID(int=1))
 
@@ -106,7 +106,7 @@ async def test_remembering_second_after_other_work_is_the_database_away(desk: Mo
 
 @pytest.mark.parametrize("how", ["transaction", "blocking"])
 async def test_nobody_waits_for_ever(desk: MongoDesk, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
-    monkeypatch.setattr(remembering, "PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr(inbox_rows, "PATIENCE_SECONDS", 0.3)
 
     def second() -> None:
         with desk.store.blocking() as tx:

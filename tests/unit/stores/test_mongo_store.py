@@ -13,16 +13,16 @@ import pytest
 from pymongo import MongoClient
 from pymongo.errors import WriteError
 
+from postroom.contracts.outbox import Buried, Claim, Query
 from postroom.errors import ConfigError, DuplicateMessage, SchemaMismatch, StoreError, StoreUnavailable
 from postroom.message import Message
-from postroom.store import Buried, Claim, Query
-from postroom.stores._choose import Choice
 from postroom.stores.mongo import MongoStore
-from postroom.stores.mongo.books import among
-from postroom.stores.mongo.closer import CloserLook
-from postroom.stores.mongo.posting import Posting
+from postroom.stores.mongo.careful_claim import CarefulClaim
+from postroom.stores.mongo.collections import among
 from postroom.stores.mongo.server import Session
+from postroom.stores.mongo.settle import Settling
 from postroom.stores.mongo.watch import news
+from postroom.stores.selection import Choice
 from postroom.testing.contracts._case import LEASE, NOON, Relay, a_message, a_relay, put, statuses
 
 
@@ -230,15 +230,15 @@ async def test_a_key_that_is_freed_while_it_is_walked_past_moves_again(
     dead, waiting = await put(store, "a", "a")
     claims = await relay.claim(limit=1)
     await relay.settle_each(claims, {dead: Buried("REJECTED")})
-    shelve = CloserLook._shelve
+    shelve = CarefulClaim._shelve
     discarded: list[int] = []
 
-    async def meanwhile(self: CloserLook, session: Session, lane: int, choice: Choice) -> None:
+    async def meanwhile(self: CarefulClaim, session: Session, lane: int, choice: Choice) -> None:
         if choice.behind and not discarded:
             discarded.append(await store.discard(Query(status="dead")))
         await shelve(self, session, lane, choice)
 
-    monkeypatch.setattr(CloserLook, "_shelve", meanwhile)
+    monkeypatch.setattr(CarefulClaim, "_shelve", meanwhile)
     came = await relay.seqs() or await relay.seqs()
     assert discarded == [1]
     assert came == [waiting], "it came at once, or with the next claim"
@@ -279,7 +279,7 @@ async def _die(*args: object) -> None:
 
 async def _die_deciding(relay: Relay, claims: Sequence[Claim], monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as dying:
-        dying.setattr(Posting, "_publish", _die)
+        dying.setattr(Settling, "_publish", _die)
         with pytest.raises(Died):
             await relay.settle(claims)
 

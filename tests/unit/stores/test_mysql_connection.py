@@ -16,14 +16,15 @@ from tests.servers.mariadb import connect
 from tests.servers.ports import free_port
 from tests.unit.stores.homes import MariaDBHome, columns
 
-from postroom.config import TableNames
+from postroom.config.values import TableNames
+from postroom.contracts.outbox import Query, Retry
 from postroom.errors import ConfigError, MissingDependency, SchemaMismatch, StoreError, StoreUnavailable
-from postroom.store import Query, Retry
-from postroom.stores import _mysql_server, drop_tables, open_store, open_waker
+from postroom.stores import drop_tables, open_store, open_waker
 from postroom.stores.mysql import MySQLStore, connections
-from postroom.stores.mysql.address import Address
+from postroom.stores.mysql.connection import Connection
 from postroom.stores.mysql.connections import AT_ONCE
-from postroom.stores.mysql.link import Connection
+from postroom.stores.mysql.url import MySQLUrl
+from postroom.stores.sql.mysql_server import NEEDED, version_of
 from postroom.testing.contracts._case import SECOND, a_message, a_relay, put
 
 
@@ -196,7 +197,7 @@ async def test_a_server_that_is_away_or_refuses_us_is_one_sentence(
 
 
 async def test_an_old_server_is_refused(mariadb_home: MariaDBHome, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(_mysql_server.NEEDED, "mariadb", (99, 1, 0))
+    monkeypatch.setitem(NEEDED, "mariadb", (99, 1, 0))
     async with mariadb_home.open() as store:
         with pytest.raises(
             StoreError, match=r"MariaDB at .* is version 1\d\.\d+\.\d+; Postroom needs 99\.1\.0 or later"
@@ -220,10 +221,10 @@ async def test_an_old_server_is_refused(mariadb_home: MariaDBHome, monkeypatch: 
 )
 def test_versions_are_read_from_the_servers_greeting(said: str, family: str, is_new_enough: bool) -> None:
     if is_new_enough:
-        assert _mysql_server.version_of(said, "there").family == family
+        assert version_of(said, "there").family == family
     else:
         with pytest.raises(StoreError, match="there is version"):
-            _mysql_server.version_of(said, "there")
+            version_of(said, "there")
 
 
 @pytest.mark.parametrize(
@@ -250,12 +251,12 @@ def test_an_option_that_nobody_knows_is_refused() -> None:
 
 
 def test_a_url_may_ask_for_tls_and_a_socket(tmp_path: Path) -> None:
-    assert isinstance(Address.of("mysql://app@db/shop?ssl=true").parameters["ssl"], ssl.SSLContext)
+    assert isinstance(MySQLUrl.of("mysql://app@db/shop?ssl=true").parameters["ssl"], ssl.SSLContext)
     assert (
-        Address.of("mysql://app@db/shop?unix_socket=/run/mysqld.sock").parameters["unix_socket"] == "/run/mysqld.sock"
+        MySQLUrl.of("mysql://app@db/shop?unix_socket=/run/mysqld.sock").parameters["unix_socket"] == "/run/mysqld.sock"
     )
     with pytest.raises(ConfigError, match=r"absent\.pem, the ssl_ca in .* cannot be read"):
-        Address.of(f"mysql://app@db/shop?ssl_ca={tmp_path}/absent.pem")
+        MySQLUrl.of(f"mysql://app@db/shop?ssl_ca={tmp_path}/absent.pem")
 
 
 def test_without_the_driver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

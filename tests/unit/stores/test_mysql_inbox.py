@@ -18,12 +18,12 @@ import pytest
 from tests.conformance.inbox.desks import MariaDBDesk, mariadb_desk
 from tests.servers.mariadb import connect
 
+from postroom.contracts.inbox import Transaction
+from postroom.contracts.transport import Identity
 from postroom.errors import MissingDependency, SchemaMismatch, StoreError, StoreUnavailable
-from postroom.inbox_store import Transaction
 from postroom.stores import open_inbox_store
-from postroom.stores.mysql import blocking, handling
+from postroom.stores.mysql import blocking_connections, inbox_connections
 from postroom.testing.contracts.inbox import an_event
-from postroom.transport import Identity
 
 LOW, HIGH = (Identity("shop", UUID(int=number)) for number in (1, 2))
 
@@ -126,15 +126,15 @@ async def test_a_connection_that_breaks_before_the_commit_is_the_database_away(d
 async def test_a_connection_that_was_ended_while_idle_is_replaced(desk: MariaDBDesk) -> None:
     async with desk.store.transaction() as tx:
         thread = tx.handle.thread_id()
-    with desk.store.blocking() as blocking:
-        blocking_thread = blocking.handle.thread_id()
+    with desk.store.blocking() as blocking_connections:
+        blocking_thread = blocking_connections.handle.thread_id()
     for each in (thread, blocking_thread):
         kill(desk, each)
     async with desk.store.transaction() as tx:
         assert tx.handle.thread_id() != thread
         assert await tx.remember("billing", [LOW]) == {LOW}
-    with desk.store.blocking() as blocking:
-        assert blocking.remember("billing", [LOW]) == set()
+    with desk.store.blocking() as blocking_connections:
+        assert blocking_connections.remember("billing", [LOW]) == set()
 
 
 # ── lost to another transaction ──
@@ -216,7 +216,7 @@ async def test_whoever_waited_for_as_long_as_the_server_lets_it_is_not_made_to_w
     desk: MariaDBDesk, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     impatient = "SET SESSION innodb_lock_wait_timeout = 1"
-    for module in (handling, blocking):
+    for module in (inbox_connections, blocking_connections):
         monkeypatch.setattr(module, "ISOLATION", impatient)
 
     def second() -> None:

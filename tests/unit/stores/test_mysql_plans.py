@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from tests.unit.stores.homes import MariaDBHome
 
-from postroom.config import TableNames
-from postroom.store import Buried, Expired, Published, Retry, Settlement, Verdict
+from postroom.config.values import TableNames
+from postroom.contracts.outbox import Buried, Expired, Published, Retry, Settlement, Verdict
 from postroom.stores.mysql import MySQLStore
-from postroom.stores.mysql.flow import Flow
+from postroom.stores.mysql.connection import Connection
 from postroom.stores.mysql.lanes import Lanes
-from postroom.stores.mysql.link import Connection
+from postroom.stores.mysql.outbox import OutboxFlow
 from postroom.stores.mysql.statements import Statements
 from postroom.testing.contracts._case import NOON, lost
 
@@ -111,7 +111,7 @@ async def test_no_statement_of_the_hot_path_walks_over_the_outbox(
     if state == "analysed":
         mariadb_home.sql("ANALYZE TABLE outbox, outbox_lane, outbox_claim, outbox_hold")
     spy = Spy()
-    store._flow, store._lanes = Flow(spy), Lanes(spy)
+    store._flow, store._lanes = OutboxFlow(spy), Lanes(spy)
     await a_day_of_a_relay(store)
     assert set(spy.ways) == set(WAYS)
     assert {name: ways - WAYS[name] for name, ways in spy.ways.items() if ways - WAYS[name]} == {}

@@ -9,9 +9,9 @@ import pytest
 from tests.servers.mariadb import connect
 from tests.unit.stores.homes import MariaDBHome
 
-from postroom.store import Buried, Claim, Published, Query, Retry, Settlement, Verdict
-from postroom.stores._sql import backquoted, render, statements
+from postroom.contracts.outbox import Buried, Claim, Published, Query, Retry, Settlement, Verdict
 from postroom.stores.mysql import MySQLStore
+from postroom.stores.sql.files import backquoted, render, statements
 from postroom.testing.contracts._case import LEASE, NOON, SECOND, Relay, a_message, a_relay, lost, put, seqs, statuses
 
 KEYS = [f"k{number}" for number in range(100)]
@@ -231,7 +231,7 @@ async def test_a_message_claimed_while_a_person_requeues_it_is_left_alone(
 
 async def test_without_looking_again_the_requeue_would_touch_it(store: MySQLStore, mariadb_home: MariaDBHome) -> None:
     """The guard in `still`, taken away: the race above is what it is there for."""
-    sql = statements("postroom.stores.mysql", "sql/desk.sql")["still"]
+    sql = statements("postroom.stores.mysql", "sql/ops.sql")["still"]
     without = "\n".join(line for line in sql.splitlines() if "-- guard: nothing in flight" not in line)
     assert without != sql
     store._statements.texts["still"] = backquoted(render(without, "pyformat", store._tables)[0])

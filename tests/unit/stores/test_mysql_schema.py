@@ -6,14 +6,14 @@ import pytest
 from tests.unit.stores.catalogues import catalogue
 from tests.unit.stores.homes import MariaDBHome, columns
 
+from postroom.config.tables import TableNames
+from postroom.contracts.outbox import Buried, Query, Retry
 from postroom.errors import SchemaMismatch, StoreError
-from postroom.store import Buried, Query, Retry
-from postroom.stores import _mysql_server
-from postroom.stores._migrate import steps
-from postroom.stores._sql import backquoted, rename
 from postroom.stores.mysql import schema
 from postroom.stores.mysql.schema import split
-from postroom.tables import TableNames
+from postroom.stores.sql import mysql_server
+from postroom.stores.sql.files import backquoted, rename
+from postroom.stores.sql.migrations import steps
 from postroom.testing.contracts._case import SECOND, a_message, a_relay, put
 
 STEPS = {step.number: len(split(backquoted(rename(step.sql, TableNames())))) for step in steps(schema.PACKAGE)}
@@ -69,7 +69,7 @@ async def test_another_number_of_lanes_does_not_finish_what_was_begun(
 
 
 async def test_a_log_of_statements_is_refused(mariadb_home: MariaDBHome, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_mysql_server, "SAFE_LOGS", ("ROW",))  # the test server logs MIXED
+    monkeypatch.setattr(mysql_server, "SAFE_LOGS", ("ROW",))  # the test server logs MIXED
     async with mariadb_home.open() as store:
         with pytest.raises(StoreError, match=r"logs statements for its replicas.*set binlog_format = ROW"):
             await store.migrate()

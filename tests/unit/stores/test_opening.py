@@ -11,11 +11,11 @@ import pytest
 from pymongo import MongoClient
 from tests.servers.mariadb import connect
 
-from postroom.config import Settings
+from postroom.config.values import Settings
+from postroom.contracts.outbox import Query
 from postroom.relay.opening import relay_from
-from postroom.store import Query
 from postroom.stores import open_inbox_store, open_store, open_waker, sqlite_path
-from postroom.stores.mysql.address import Address
+from postroom.stores.mysql.url import MySQLUrl
 from postroom.testing.contracts._case import a_message
 from postroom.urls import redact, without_driver
 
@@ -39,7 +39,7 @@ def test_a_driver_in_a_url_is_left_out(url: str, plain: str) -> None:
 
 def test_a_password_behind_a_driver_is_not_shown() -> None:
     assert "secret" not in redact("postgresql+asyncpg://app:secret@db/shop")
-    assert Address.of(without_driver("mysql+aiomysql://app:p@db/shop?charset=utf8")).parameters["database"] == "shop"
+    assert MySQLUrl.of(without_driver("mysql+aiomysql://app:p@db/shop?charset=utf8")).parameters["database"] == "shop"
 
 
 async def test_a_store_and_an_inbox_are_opened_by_a_url_with_a_driver(tmp_path: Path, postgres_database: str) -> None:

@@ -23,14 +23,14 @@ from psycopg import AsyncCursor, sql
 from tests.servers.databases import fresh_database
 from tests.servers.run import current
 
-from postroom.config import TableNames
-from postroom.store import Buried, Expired, Published, Retry, Settlement, Store, Verdict
-from postroom.stores._put import put_statement
+from postroom.config.values import TableNames
+from postroom.contracts.outbox import Buried, Expired, Published, Retry, Settlement, Store, Verdict
 from postroom.stores.postgres import PostgresStore
 from postroom.stores.postgres.connections import Connection
-from postroom.stores.postgres.flow import Flow
 from postroom.stores.postgres.lanes import Lanes
+from postroom.stores.postgres.outbox import OutboxFlow
 from postroom.stores.postgres.statements import Statements
+from postroom.stores.sql.insert import put_statement
 from postroom.stores.sqlite import SQLiteStore
 from postroom.stores.sqlite import statements as sqlite_statements
 from postroom.testing.contracts._case import NOON, a_message, lost
@@ -125,7 +125,7 @@ async def a_day_of_a_relay(url: str, mode: str) -> dict[str, list[Plan]]:
     """Take, claim, settle in every way, claim again what waited, release; every statement's plans. Undone by nobody."""
     spy = Spy(mode)
     async with PostgresStore(url) as store:
-        store._flow, store._lanes = Flow(spy), Lanes(spy)
+        store._flow, store._lanes = OutboxFlow(spy), Lanes(spy)
         owner = f"relay-{mode}"
         taken = await store.take(owner, limit=64, lease=timedelta(hours=1), lost=lost)
         lanes = {lane.lane: lane.epoch for lane in taken}

@@ -15,15 +15,15 @@ from tests.servers.databases import in_database
 from tests.servers.ports import free_port
 from tests.unit.stores.homes import PostgresHome, columns
 
-from postroom.config import TableNames
+from postroom.config.values import TableNames
+from postroom.contracts.inbox import DeadQuery
+from postroom.contracts.outbox import Claim, Published, Query, Retry, Settlement
+from postroom.contracts.transport import Delivery
 from postroom.errors import StoreError, StoreUnavailable
-from postroom.inbox_store import DeadQuery
-from postroom.store import Claim, Published, Query, Retry, Settlement
 from postroom.stores.postgres import PostgresStore
 from postroom.stores.postgres.connections import AT_ONCE, Connection, Connections
 from postroom.stores.postgres.inbox import PostgresInbox
 from postroom.testing.contracts._case import NOON, SECOND, a_message, a_relay, put, seqs
-from postroom.transport import Delivery
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Awaitable
 import psycopg
 import pytest
 
+from postroom.contracts.outbox import Published, Query, Retry, Settlement
 from postroom.errors import StoreUnavailable
-from postroom.store import Published, Query, Retry, Settlement
-from postroom.stores._sql import render, statements
 from postroom.stores.postgres import PostgresStore
+from postroom.stores.sql.files import render, statements
 from postroom.testing.contracts._case import LEASE, NOON, SECOND, a_message, a_relay, lost, put, seqs, statuses
 
 
@@ -171,7 +171,7 @@ async def test_a_message_claimed_while_a_person_requeues_it_is_left_alone(
 
 async def test_without_looking_again_the_requeue_would_touch_it(store: PostgresStore, postgres_database: str) -> None:
     """The guard in `still`, taken away: the race above is what it is there for."""
-    sql = statements("postroom.stores.postgres", "sql/desk.sql")["still"]
+    sql = statements("postroom.stores.postgres", "sql/ops.sql")["still"]
     lines = [line for line in sql.splitlines() if "-- guard: nothing in flight" not in line]
     assert len(lines) < len(sql.splitlines())
     store._statements.texts["still"] = render("\n".join(lines), "pyformat", store._tables)[0]

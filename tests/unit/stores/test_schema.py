@@ -18,14 +18,15 @@ from tests.servers.databases import fresh_mariadb_database, in_database
 from tests.unit.stores.catalogues import catalogue, renamed, rewritten, with_prefix
 from tests.unit.stores.homes import Home, MariaDBHome, PostgresHome, SQLiteHome, columns
 
+from postroom.config.tables import NAME_MAX, TableNames
+from postroom.contracts.outbox import Query
 from postroom.errors import ConfigError, SchemaMismatch, StoreError
-from postroom.store import Query
-from postroom.stores import _migrate, drop_tables, open_store
-from postroom.stores._migrate import Step
-from postroom.stores._sql import backquoted, read, rename
+from postroom.stores import drop_tables, open_store
 from postroom.stores.postgres import PostgresStore, connections
+from postroom.stores.sql import migrations
+from postroom.stores.sql.files import backquoted, read, rename
+from postroom.stores.sql.migrations import Step
 from postroom.stores.sqlite import SQLiteStore, schema, writer
-from postroom.tables import NAME_MAX, TableNames
 from postroom.testing.contracts._case import a_message, a_relay, put
 
 LONG = "a" * (NAME_MAX - 1)
@@ -128,7 +129,7 @@ async def test_migrating_again_does_nothing(home: Home) -> None:
 
 MIGRATOR = """
 import asyncio, json, sys, warnings
-from postroom.config import TableNames
+from postroom.config.values import TableNames
 from postroom.stores import open_store
 
 async def main():
@@ -248,12 +249,12 @@ in_one_transaction = pytest.mark.parametrize("home", ["sqlite", "postgres"], ind
 
 def with_one_more_step(monkeypatch: pytest.MonkeyPatch, sql: str) -> None:
     """As if this Postroom had one migration more."""
-    real = _migrate.steps
+    real = migrations.steps
 
     def longer(package: str) -> Sequence[Step]:
         return [*real(package), Step(3, "0003_extra", sql)]
 
-    monkeypatch.setattr(_migrate, "steps", longer)
+    monkeypatch.setattr(migrations, "steps", longer)
 
 
 async def test_older_tables_are_refused_until_they_are_migrated(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,29 +21,29 @@ import postroom.stores.mysql
 import postroom.stores.postgres
 import postroom.stores.sqlite
 from postroom.clock import utcnow
-from postroom.inbox_store import DeadQuery, KnownQuery
-from postroom.store import Buried, Expired, Published, Query, RelayInfo, Retry, Settlement, Store, Verdict
+from postroom.config.tables import NAME_MAX, TableNames
+from postroom.contracts.inbox import DeadQuery, KnownQuery
+from postroom.contracts.outbox import Buried, Expired, Published, Query, RelayInfo, Retry, Settlement, Store, Verdict
+from postroom.contracts.transport import Delivery
 from postroom.stores import open_inbox_store
-from postroom.stores._sql import INBOX_PARTS, PARTS, Style, read, rename, render, statements
 from postroom.stores.mysql.statements import FILES as MYSQL_FILES
 from postroom.stores.mysql.statements import INBOX_FILES as MYSQL_INBOX_FILES
 from postroom.stores.mysql.statements import Statements as MySQLStatements
 from postroom.stores.postgres.statements import FILES as POSTGRES_FILES
 from postroom.stores.postgres.statements import INBOX_FILES as POSTGRES_INBOX_FILES
 from postroom.stores.postgres.statements import Statements as PostgresStatements
+from postroom.stores.sql.files import INBOX_PARTS, PARTS, Style, read, rename, render, statements
 from postroom.stores.sqlite.statements import FILES as SQLITE_FILES
 from postroom.stores.sqlite.statements import INBOX_FILES as SQLITE_INBOX_FILES
 from postroom.stores.sqlite.statements import Statements as SQLiteStatements
-from postroom.tables import NAME_MAX, TableNames
 from postroom.testing.contracts._case import LEASE, MINUTE, NOON, SECOND, a_key_beside, a_message, a_relay, lost, put
-from postroom.transport import Delivery
 
 DIALECTS = pytest.mark.parametrize("dialect", ["sqlite", "postgres", "mysql"])
 STYLES: tuple[Style, ...] = ("qmark", "format", "pyformat", "numeric_dollar", "named")
 BOXES = pytest.mark.parametrize("box", ["outbox", "inbox"])
 FILES = {"sqlite": SQLITE_FILES, "postgres": POSTGRES_FILES, "mysql": MYSQL_FILES}
 INBOX_FILES = {"sqlite": SQLITE_INBOX_FILES, "postgres": POSTGRES_INBOX_FILES, "mysql": MYSQL_INBOX_FILES}
-INBOX_CODE = {"inbox.py", "remembering.py"}
+INBOX_CODE = {"inbox.py", "inbox_rows.py"}
 """A message alone is written by a plain INSERT of what it sets, made in the code."""
 CODE = {"sqlite": postroom.stores.sqlite, "postgres": postroom.stores.postgres, "mysql": postroom.stores.mysql}
 RUNNERS: dict[str, Any] = {"sqlite": SQLiteStatements, "postgres": PostgresStatements, "mysql": MySQLStatements}

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from postroom.config import RelayConfig
+from postroom.config.values import RelayConfig
+from postroom.contracts.outbox import Query
 from postroom.errors import StoreUnavailable
 from postroom.relay import Relay
 from postroom.relay.routes import Route
-from postroom.store import Query
 from postroom.stores import open_inbox_store
 from postroom.stores.sqlite import SQLiteStore
 from postroom.testing.contracts._case import a_message

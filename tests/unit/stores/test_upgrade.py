@@ -11,9 +11,9 @@ from tests.unit.cli.running import Desk
 from tests.unit.stores.homes import Home
 
 from postroom import Message, Relay, Route
-from postroom.store import Query, Store
-from postroom.stores import _migrate
-from postroom.tables import TableNames
+from postroom.config.tables import TableNames
+from postroom.contracts.outbox import Query, Store
+from postroom.stores.sql import migrations
 from postroom.transports.local import LocalPublisher
 
 PAGE = (Path(__file__).parents[3] / "docs/how-to/upgrade.md").read_text()
@@ -29,8 +29,8 @@ async def put_and_wait(store: Store, came: list[str], key: str) -> None:
 async def test_a_relay_goes_on_while_the_tables_are_migrated_and_after_it(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps = _migrate.steps(f"postroom.stores.{home.dialect}")
-    monkeypatch.setattr(_migrate, "steps", lambda _: steps[:1])
+    steps = migrations.steps(f"postroom.stores.{home.dialect}")
+    monkeypatch.setattr(migrations, "steps", lambda _: steps[:1])
     came: list[str] = []
 
     async def deliver(message: Message) -> None:
@@ -72,10 +72,10 @@ async def test_the_page_quotes_what_is_said() -> None:
     """The first column of what refuses, against the sentences themselves."""
     tables = TableNames()
     sentences = [
-        _migrate.too_old(1, 2, "…", tables),
-        _migrate.too_new(3, 2),
-        _migrate.missing("…", tables),
-        _migrate.other_lanes(64, 16),
+        migrations.too_old(1, 2, "…", tables),
+        migrations.too_new(3, 2),
+        migrations.missing("…", tables),
+        migrations.other_lanes(64, 16),
     ]
     quoted = re.findall(r"^\| (th[^|]+?) \|", PAGE, re.MULTILINE)
     for sentence in sentences:

@@ -10,7 +10,7 @@ from datetime import timedelta
 from multiprocessing.connection import Connection
 from typing import Any
 
-from postroom.transport import ConsumerCapabilities, ConsumerOptions, Delivery
+from postroom.contracts.transport import ConsumerCapabilities, ConsumerOptions, Delivery
 from postroom.transports import open_consumer
 
 SPAWN = multiprocessing.get_context("spawn")

@@ -13,11 +13,11 @@ from tests.servers.rabbit import LARGEST, PASSWORD, USER, Rabbit
 from tests.servers.rabbit_queues import bind, everything_in, fresh_name, make_exchange, make_queue, remove
 
 from postroom.clock import monotonic
+from postroom.contracts.transport import KEY_STOPPED, Envelope, Failed, Outcome, Rejected, Sent, Unavailable
 from postroom.errors import ConfigError, TransportRefused, TransportUnavailable
 from postroom.message import Message
-from postroom.transport import KEY_STOPPED, Envelope, Failed, Outcome, Rejected, Sent, Unavailable
 from postroom.transports.amqp import AmqpPublisher
-from postroom.transports.amqp.binding import PERSISTENT, read
+from postroom.transports.amqp.encoding import PERSISTENT, read
 
 LONG = timedelta(seconds=20)
 SHORT = timedelta(seconds=2)

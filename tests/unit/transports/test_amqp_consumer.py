@@ -13,12 +13,12 @@ from tests.servers.rabbit import Rabbit
 from tests.servers.rabbit_queues import bind, channel_to, fresh_name, make_exchange, make_queue, remove
 
 from postroom.clock import monotonic
+from postroom.contracts.transport import Consumer, Envelope, Sent
 from postroom.errors import ConfigError, TransportUnavailable
 from postroom.message import Message
 from postroom.testing.contracts.consumer import data_of, receive
-from postroom.transport import Consumer, Envelope, Sent
 from postroom.transports.amqp import AmqpConsumer, AmqpPublisher
-from postroom.transports.amqp.session import arguments_for
+from postroom.transports.amqp.receiver import arguments_for
 
 QUIET = timedelta(seconds=0.5)
 

@@ -14,7 +14,7 @@ from tests.servers.rabbit_queues import bind, channel_to, fresh_name, make_excha
 
 from postroom.errors import TransportUnavailable
 from postroom.transports.amqp.doctor import of_nodes, of_queue, weaknesses
-from postroom.transports.amqp.probing import Seen
+from postroom.transports.amqp.inspection import Inspected
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ async def test_with_the_management_also_nodes_policies_and_the_queues_of_an_exch
 
 
 def test_from_4_0_on_a_quorum_queue_must_say_that_it_drops_nothing() -> None:
-    silent, safe = Seen(), Seen({"x-delivery-limit": "-1"})
+    silent, safe = Inspected(), Inspected({"x-delivery-limit": "-1"})
     assert of_queue("orders", silent, (3, 13)) == []
     assert "more than 20 times" in of_queue("orders", silent, (4, 0))[0]
     assert of_queue("orders", safe, (4, 0)) == []

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from yarl import URL
 
+from postroom.contracts.transport import Envelope, Outcome, Sent
 from postroom.errors import ConfigError
 from postroom.message import Message
-from postroom.transport import Envelope, Outcome, Sent
 from postroom.transports.http import HttpConsumer, HttpPublisher
 
 SECOND = timedelta(seconds=1)

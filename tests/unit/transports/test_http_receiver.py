@@ -21,13 +21,13 @@ from tests.servers.ports import free_port
 from yarl import URL
 
 from postroom.clock import utcnow
+from postroom.contracts.transport import Consumer, ConsumerOptions, Delivery, Envelope, Failed, Outcome, Sent
 from postroom.errors import ConfigError, TransportUnavailable
 from postroom.message import Message
 from postroom.testing.contracts.consumer import receive
-from postroom.transport import Consumer, ConsumerOptions, Delivery, Envelope, Failed, Outcome, Sent
 from postroom.transports import open_consumer
 from postroom.transports.http import HttpConsumer, HttpPublisher, Receiver
-from postroom.transports.http.desk import Desk
+from postroom.transports.http.open_requests import OpenRequests
 from postroom.transports.http.signature import read_secret, sign, unproven
 
 SECOND = timedelta(seconds=1)
@@ -44,7 +44,7 @@ Handle = Callable[[Consumer, Delivery], Awaitable[None]]
 class Place:
     """A receiver that is served, and whoever handles what it takes."""
 
-    def __init__(self, desk: Desk, url: str) -> None:
+    def __init__(self, desk: OpenRequests, url: str) -> None:
         self.desk, self.url = desk, url
         self.received: list[Delivery] = []
 
@@ -80,7 +80,7 @@ async def serve(request: pytest.FixtureRequest) -> AsyncIterator[Callable[..., A
 
     async def alone(**options: Any) -> Place:
         consumer = HttpConsumer("http://127.0.0.1:0/hooks", unsigned=True)
-        Desk.__init__(consumer, **with_proof(options))
+        OpenRequests.__init__(consumer, **with_proof(options))
         await consumer.open()
         ending.append(consumer.close)
         return Place(consumer, consumer.url)
@@ -486,7 +486,9 @@ async def test_a_port_0_is_any_that_is_free() -> None:
 
 
 @pytest.mark.parametrize("make", [Receiver, lambda **options: HttpConsumer("http://127.0.0.1:0/hooks", **options)])
-def test_a_receiver_without_secrets_is_refused_unless_it_is_said_to_be_unsigned(make: Callable[..., Desk]) -> None:
+def test_a_receiver_without_secrets_is_refused_unless_it_is_said_to_be_unsigned(
+    make: Callable[..., OpenRequests],
+) -> None:
     """Open to everybody must not be what one gets by forgetting something."""
     with pytest.raises(ConfigError, match="no secret, so that anybody could send"):
         make()

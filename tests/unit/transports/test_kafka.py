@@ -17,10 +17,11 @@ from tests.servers.ports import free_port
 from tests.servers.topics import everything_in, fresh_topic, servers_of
 from tests.unit.transports.records import message_in
 
+from postroom.contracts.transport import KEY_STOPPED, Envelope, Failed, Outcome, Rejected, Sent, Unavailable
 from postroom.errors import ConfigError, TransportRefused, TransportUnavailable
 from postroom.message import Message
-from postroom.transport import KEY_STOPPED, Envelope, Failed, Outcome, Rejected, Sent, Unavailable
-from postroom.transports.kafka import KafkaPublisher, line, settings
+from postroom.transports.kafka import KafkaPublisher, producer
+from postroom.transports.kafka import url as settings
 
 LONG = timedelta(seconds=20)
 SHORT = timedelta(seconds=2)
@@ -218,7 +219,7 @@ async def test_what_is_unanswered_when_the_time_is_up_may_have_arrived_and_nothi
 ) -> None:
     """In flight are a few requests; all the rest waits inside librdkafka, and must not leave it any more."""
     # However slow this machine is: the broker fell silent just after it had answered, so nobody asks it first.
-    monkeypatch.setattr(line, "FRESH_SECONDS", 3_600.0)
+    monkeypatch.setattr(producer, "FRESH_SECONDS", 3_600.0)
     with fresh_topic(kafka_broker.url, partitions=1) as topic:
         async with publishing(f"{kafka_broker.url}/{topic}?batch.size=10000") as publisher:
             await publish(publisher, message("first", "a"))
@@ -292,7 +293,7 @@ async def test_a_producer_that_cannot_be_made_any_more_costs_no_attempt(
 
     async with publishing(f"{kafka_url}/{kafka_topic}") as publisher:
         publisher._idle.clear()
-        monkeypatch.setattr("postroom.transports.kafka.publisher.Line", gone)
+        monkeypatch.setattr("postroom.transports.kafka.publisher.ProducerConnection", gone)
         outcomes = await publish(publisher, message(1), message(2))
     assert outcomes == [Unavailable("NO_PRODUCER", "ssl.ca.location failed")] * 2
 

@@ -12,16 +12,16 @@ from tests.servers.model import NotHere
 from tests.servers.plugin import do_without
 
 from postroom.clock import monotonic
+from postroom.contracts.transport import Envelope, Failed, Outcome, Sent, Unavailable
 from postroom.message import Message
 from postroom.relay.routes import Route
-from postroom.transport import Envelope, Failed, Outcome, Sent, Unavailable
-from postroom.transports import open_transport
+from postroom.transports import open_publisher
 from postroom.transports.kafka import KafkaPublisher
 from postroom.transports.kafka.partitions import Partition, lost_brokers, trouble_in
 
 TIMEOUT = timedelta(milliseconds=2500)
 """What a relay gives a send by default."""
-TRIES = 1 + Route(to=open_transport("null://")).retry.max_attempts
+TRIES = 1 + Route(to=open_publisher("null://")).retry.max_attempts
 
 
 @pytest.fixture

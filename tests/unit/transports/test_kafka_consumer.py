@@ -17,12 +17,12 @@ from tests.servers.topics import fresh_topic, servers_of
 from tests.unit.transports.workers import Worker, check
 
 from postroom.clock import monotonic
+from postroom.contracts.transport import Envelope, Sent
 from postroom.errors import ConfigError, TransportRefused, TransportUnavailable
 from postroom.message import Message
 from postroom.testing.contracts.consumer import data_of, numbered, receive
 from postroom.testing.waiting import until_async
-from postroom.transport import Envelope, Sent
-from postroom.transports.kafka import KafkaConsumer, KafkaPublisher, hands, reader
+from postroom.transports.kafka import KafkaConsumer, KafkaPublisher, inflight, receiver
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -121,7 +121,7 @@ async def test_what_is_in_hand_while_a_partition_moves_is_lost_and_its_acknowled
 async def test_what_is_done_when_a_partition_moves_is_told_before_it_goes(
     kafka_url: str, open_consumer: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "COMMIT_SECONDS", 1000)
+    monkeypatch.setattr(receiver, "COMMIT_SECONDS", 1000)
     with fresh_topic(kafka_url, partitions=2) as topic:
         first = await open_consumer(kafka_url, topic)
         await publish(kafka_url, topic, *(Message("n", key=f"k{number}", data=number) for number in range(20)))
@@ -150,7 +150,7 @@ async def test_a_receiver_that_leaves_makes_room_at_once(kafka_url: str, open_co
 async def test_a_handler_slower_than_the_poll_interval_keeps_its_partitions_even_with_full_hands(
     kafka_url: str, kafka_topic: str, open_consumer: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hands, "WAITING_MIN", 10)
+    monkeypatch.setattr(inflight, "WAITING_MIN", 10)
     consumer = await open_consumer(kafka_url, kafka_topic, prefetch=5)
     await publish(kafka_url, kafka_topic, *numbered(100))
     held = await receive(consumer, 5)
@@ -245,8 +245,8 @@ async def test_nothing_is_handed_out_while_it_is_doubtful_that_the_broker_is_the
                 answered.wait(60)
             return super().list_topics(*args, **options)
 
-    monkeypatch.setattr(reader, "Consumer", Silent)
-    monkeypatch.setattr(reader, "PROBE_QUICK", quick)
+    monkeypatch.setattr(receiver, "Consumer", Silent)
+    monkeypatch.setattr(receiver, "PROBE_QUICK", quick)
     consumer = await open_consumer(kafka_url, kafka_topic)
     await publish(kafka_url, kafka_topic, *numbered(1))
     (delivery,) = await receive(consumer, 1)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from postroom.contracts.transport import ConsumerOptions
 from postroom.errors import ConfigError
-from postroom.transport import ConsumerOptions
 from postroom.transports import open_consumer
 from postroom.transports.kafka.subscription import OWN, read
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from postroom.transports.nats.connection import connect
-from postroom.transports.nats.settings import read
+from postroom.transports.nats.url import read
 
 
 async def test_who_is_told_to_stop_while_it_connects_leaves_no_socket_behind() -> None:

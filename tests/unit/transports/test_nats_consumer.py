@@ -16,10 +16,10 @@ from tests.conformance.test_nats_consumer import NatsBench
 from tests.servers.nats_server import NatsServer, nats_of_my_own
 from tests.servers.streams import at_once, create, fresh_stream
 
+from postroom.contracts.transport import ConsumerOptions
 from postroom.errors import ConfigError, TransportUnavailable
 from postroom.message import Message
 from postroom.testing.contracts.consumer import data_of, numbered, receive
-from postroom.transport import ConsumerOptions
 from postroom.transports import open_consumer
 from postroom.transports.nats import NatsConsumer
 

@@ -10,8 +10,8 @@ from tests.servers.streams import fresh_stream
 
 from postroom.errors import ConfigError, TransportUnavailable
 from postroom.transports.nats.doctor import weaknesses
-from postroom.transports.nats.settings import read
 from postroom.transports.nats.streams import forgets_soon, unusable, weaknesses_of
+from postroom.transports.nats.url import read
 
 
 @pytest.mark.parametrize(

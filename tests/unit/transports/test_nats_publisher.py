@@ -20,9 +20,18 @@ from nats.js.api import ConsumerConfig, DiscardPolicy, RetentionPolicy, StorageT
 from tests.servers.nats_server import LARGEST, NatsServer, nats_of_my_own
 from tests.servers.streams import at_once, create, everything_in, fresh_stream
 
+from postroom.contracts.transport import (
+    KEY_STOPPED,
+    NOT_STARTED,
+    Envelope,
+    Failed,
+    Outcome,
+    Rejected,
+    Sent,
+    Unavailable,
+)
 from postroom.errors import ConfigError, TransportRefused, TransportUnavailable
 from postroom.message import Message
-from postroom.transport import KEY_STOPPED, NOT_STARTED, Envelope, Failed, Outcome, Rejected, Sent, Unavailable
 from postroom.transports.nats import NatsPublisher
 from postroom.transports.nats.connection import QUIET_SECONDS, Connection
 

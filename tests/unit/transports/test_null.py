@@ -10,33 +10,33 @@ from pathlib import Path
 import pytest
 from tests.unit.cli.running import Desk
 
+from postroom.contracts.transport import Envelope, Sent
 from postroom.message import Message
-from postroom.transport import Envelope, Sent
-from postroom.transports import open_transport
+from postroom.transports import open_publisher
 
 SECOND = timedelta(seconds=1)
 
 
 async def test_every_message_is_sent_and_an_empty_batch_is_an_empty_answer() -> None:
-    publisher = open_transport("null://")
+    publisher = open_publisher("null://")
     batch = [Envelope(Message("order.paid", key="a", data=number), "orders") for number in range(3)]
     assert await publisher.publish(batch, timeout=SECOND) == [Sent()] * 3
     assert await publisher.publish([], timeout=SECOND) == []
 
 
 async def test_closing_twice_is_fine() -> None:
-    publisher = open_transport("null://")
+    publisher = open_publisher("null://")
     await publisher.close()
     await publisher.close()
 
 
 async def test_it_declares_that_nothing_survives() -> None:
-    assert not open_transport("null://").capabilities.durable
+    assert not open_publisher("null://").capabilities.durable
 
 
 async def test_it_warns_when_it_is_opened(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="postroom"):
-        await open_transport("null://").open()
+        await open_publisher("null://").open()
     assert "throws messages away" in caplog.text
 
 

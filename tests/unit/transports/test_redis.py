@@ -21,13 +21,23 @@ from tests.servers.ports import free_port
 from tests.servers.redis_streams import client_of, entries_of, messages_in
 from tests.servers.valkeyd import LARGEST, Valkey
 
+from postroom.contracts.transport import (
+    KEY_STOPPED,
+    NOT_STARTED,
+    Envelope,
+    Failed,
+    Outcome,
+    Rejected,
+    Sent,
+    Unavailable,
+)
 from postroom.errors import ConfigError, TransportRefused, TransportUnavailable
 from postroom.message import Message
 from postroom.testing.waiting import until_async
-from postroom.transport import KEY_STOPPED, NOT_STARTED, Envelope, Failed, Outcome, Rejected, Sent, Unavailable
-from postroom.transports.redis_streams import RedisPublisher, wire
+from postroom.transports.redis_streams import RedisPublisher
+from postroom.transports.redis_streams.connection import RedisConnection
 from postroom.transports.redis_streams.server import Facts, check
-from postroom.transports.redis_streams.settings import read
+from postroom.transports.redis_streams.url import read
 
 LONG = timedelta(seconds=20)
 SHORT = timedelta(seconds=1)
@@ -339,7 +349,7 @@ async def test_a_wrong_password_is_told_and_costs_no_attempt(own: Callable[..., 
 
 
 async def test_the_protocol_is_pinned_and_its_replies_are_lists(redis_url: str, redis_stream: str) -> None:
-    line = wire.Wire(read(redis_url))
+    line = RedisConnection(read(redis_url))
     await line.connect(5)
     added, consumers, read_back, hello = await line.ask(
         ["XADD", redis_stream, "1-1", "a", "b"],

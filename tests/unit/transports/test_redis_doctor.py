@@ -15,7 +15,7 @@ from tests.servers.valkeyd import Valkey
 from postroom.errors import TransportUnavailable
 from postroom.transports.redis_streams.doctor import judge, weaknesses
 from postroom.transports.redis_streams.server import Facts
-from postroom.transports.redis_streams.settings import read
+from postroom.transports.redis_streams.url import read
 
 SAFE = Facts(version=(7, 2), replicas=1, has_aof=True, fsync="always", policy="noeviction")
 

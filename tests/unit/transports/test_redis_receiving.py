@@ -14,12 +14,12 @@ from tests.servers.ports import free_port
 from tests.servers.redis_streams import client_of
 from tests.servers.valkeyd import Valkey
 
+from postroom.contracts.transport import Envelope, Sent
 from postroom.errors import ConfigError, TransportError, TransportUnavailable
 from postroom.message import Message
 from postroom.testing.contracts.consumer import data_of, receive
-from postroom.transport import Envelope, Sent
 from postroom.transports.redis_streams import RedisConsumer, RedisPublisher
-from postroom.transports.redis_streams.holds import HEIR
+from postroom.transports.redis_streams.pending import HEIR
 
 HOLD = 1.5
 QUIET = timedelta(seconds=0.5)
@@ -386,7 +386,7 @@ async def test_a_group_that_is_gone_is_one_clear_error_until_it_is_opened_again(
 async def test_a_silent_server_is_given_up_and_found_again(
     redis_server: Valkey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("postroom.transports.redis_streams.session.GRACE_SECONDS", 0.5)
+    monkeypatch.setattr("postroom.transports.redis_streams.receiver.GRACE_SECONDS", 0.5)
     post = Post(redis_server.url, "orders")
     receiver = await post.receiver()
     await post.numbers(1)

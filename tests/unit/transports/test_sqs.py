@@ -14,12 +14,21 @@ from tests.servers.gate import Gate
 from tests.servers.queues import everything_in, fresh_queue, with_queue
 from tests.unit.transports.scripted_sqs import Answer, Entries, ScriptedSqs, all_sent, error, scripted_sqs
 
+from postroom.contracts.transport import (
+    KEY_STOPPED,
+    NOT_STARTED,
+    Envelope,
+    Failed,
+    Outcome,
+    Rejected,
+    Sent,
+    Unavailable,
+)
 from postroom.errors import ConfigError, MissingDependency, TransportUnavailable
 from postroom.message import Message
-from postroom.transport import KEY_STOPPED, NOT_STARTED, Envelope, Failed, Outcome, Rejected, Sent, Unavailable
-from postroom.transports import open_transport
+from postroom.transports import open_publisher
 from postroom.transports.sqs import SqsPublisher
-from postroom.transports.sqs.reading import event_in
+from postroom.transports.sqs.decoding import event_in
 
 TIMEOUT = timedelta(seconds=10)
 QUEUE = "orders.fifo"
@@ -407,4 +416,4 @@ def test_without_the_library_it_is_said_what_to_install(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "aiobotocore", None)
     monkeypatch.delitem(sys.modules, "postroom.transports.sqs")
     with pytest.raises(MissingDependency, match=r"pip install 'postroom\[sqs\]'"):
-        open_transport("sqs://eu-central-1/orders")
+        open_publisher("sqs://eu-central-1/orders")

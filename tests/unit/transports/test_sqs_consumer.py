@@ -14,12 +14,12 @@ from tests.servers.queues import HOLD, client_of, everything_in, fresh_queue, qu
 from tests.unit.transports.scripted_sqs import Answer, error, scripted_sqs
 
 from postroom.clock import monotonic
+from postroom.contracts.transport import Envelope, Sent
 from postroom.errors import ConfigError, TransportUnavailable
 from postroom.message import Message
 from postroom.testing.contracts.consumer import data_of, numbered, receive
-from postroom.transport import Envelope, Sent
 from postroom.transports.sqs import SqsConsumer, SqsPublisher
-from postroom.transports.sqs.binding import body_of
+from postroom.transports.sqs.encoding import body_of
 
 SOON = timedelta(seconds=0.5)
 Open = Callable[..., Awaitable[SqsConsumer]]
@@ -117,8 +117,8 @@ async def test_a_receiver_that_slept_too_long_knows_that_it_lost_what_it_had(
     sleeper, other = await open_receiver(), await open_receiver()
     await publish(sqs_url, queue, *numbered(2, key="a"))
     held = await receive(sleeper, 2)
-    assert sleeper._desk
-    async with sleeper._desk._changing:  # nothing is prolonged now
+    assert sleeper._receiver
+    async with sleeper._receiver._changing:  # nothing is prolonged now
         assert data_of(await receive(other, 2)) == [0, 1]
         assert [sleeper.is_lost(each) for each in held] == [True, True]
         await sleeper.ack(held)
@@ -167,8 +167,8 @@ async def test_many_are_received_at_once_and_deleted_in_tens(sqs_url: str, queue
     consumer = await open_receiver()
     await publish(sqs_url, queue, *numbered(60, key=None))
     asked: list[int] = []
-    assert consumer._desk
-    consumer._desk._client.sqs.meta.events.register(
+    assert consumer._receiver
+    consumer._receiver._client.sqs.meta.events.register(
         "provide-client-params.sqs.DeleteMessageBatch", lambda params, **_: asked.append(len(params["Entries"]))
     )
     deliveries = await receive(consumer, 60)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from postroom.errors import InvalidMessage
-from postroom.transports.structured import is_json, is_structured, read
+from postroom.transports.cloudevents import is_json, is_structured, read
 
 HEAD = '"specversion":"1.0","id":"7","source":"shop","type":"order.paid"'
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 
+from postroom.contracts.transport import Consumer, Delivery
 from postroom.errors import TransportUnavailable
-from postroom.transport import Consumer, Delivery
 
 SECOND = timedelta(seconds=1)
 

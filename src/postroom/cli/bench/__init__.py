@@ -15,12 +15,12 @@ from postroom.cli.bench.report import Report, write_report
 from postroom.cli.options import store_options
 from postroom.cli.output import write_json
 from postroom.cli.session import Session
-from postroom.config import RelayConfig
+from postroom.config.values import RelayConfig
+from postroom.contracts.outbox import Query, Store
 from postroom.ops import measure
 from postroom.ops.measure import Load
-from postroom.store import Query, Store
 from postroom.text import without_trace
-from postroom.transports import open_transport
+from postroom.transports import open_publisher
 from postroom.urls import redact
 
 LATENCY_SECONDS = 5
@@ -91,7 +91,7 @@ async def _bench(place: Place, target: str, load: Load, config: RelayConfig, rat
     if (task := asyncio.current_task()) is not None:
         # SIGTERM ends it as Ctrl-C does: the tables go first.
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    publisher = open_transport(target)
+    publisher = open_publisher(target)
     report = Report(store=place.shown_url, to=redact(target), load=load, config=config)
     async with place.stores() as (store, heartbeat, producer):
         with Counter("fill", load.messages) as counter:
@@ -101,7 +101,7 @@ async def _bench(place: Place, target: str, load: Load, config: RelayConfig, rat
         await _check(store, load)
         if rate:
             flow = replace(load, messages=min(load.messages, LATENCY_SECONDS * rate))
-            stores, publisher = (store, heartbeat, producer), open_transport(target)
+            stores, publisher = (store, heartbeat, producer), open_publisher(target)
             with Counter("latency", flow.messages) as counter:
                 report.latency = await measure.latency(stores, publisher, config, flow, rate, counter)
     return report

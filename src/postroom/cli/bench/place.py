@@ -11,10 +11,10 @@ import click
 
 from postroom.cli.notes import say
 from postroom.cli.session import Session
+from postroom.config.tables import NAME_MAX, TableNames
+from postroom.contracts.outbox import Store
 from postroom.errors import SchemaMismatch
-from postroom.store import Store
 from postroom.stores import drop_tables, open_store, sqlite_path
-from postroom.tables import NAME_MAX, TableNames
 from postroom.urls import redact, split_scheme
 
 PREFIX = "postroom_bench"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from postroom.cli.output import Column, write, write_table
-from postroom.config import RelayConfig
+from postroom.config.values import RelayConfig
 from postroom.ops.measure import Latency, Load, Rate
 
 COLUMNS = (

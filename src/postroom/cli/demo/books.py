@@ -11,8 +11,8 @@ from typing import Any
 
 from postroom.cli.demo.place import Place
 from postroom.cli.demo.shop import Order, is_told, order_of
-from postroom.inbox_store import InboxStore
-from postroom.store import Lane, Query, Record, Store
+from postroom.contracts.inbox import InboxStore
+from postroom.contracts.outbox import Lane, Query, Record, Store
 
 EFFECTS = {"billing": "bills", "shipping": "parcels"}
 """The consumers, and the table that each writes."""

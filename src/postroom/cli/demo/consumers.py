@@ -10,10 +10,10 @@ from typing import Any
 
 from postroom.cli.demo.place import Place
 from postroom.cli.demo.shop import PLACED, order_of, type_of
-from postroom.inbox import Inbox, Reception
-from postroom.inbox_store import InboxStore
+from postroom.contracts.inbox import InboxStore
+from postroom.contracts.transport import Consumer, ConsumerCapabilities, ConsumerOptions, Delivery
+from postroom.inbox import Inbox, InboxWorker
 from postroom.message import Message
-from postroom.transport import Consumer, ConsumerCapabilities, ConsumerOptions, Delivery
 from postroom.transports import open_consumer
 
 WRITES = {
@@ -22,12 +22,12 @@ WRITES = {
 }
 
 
-def reception_of(name: str, place: Place, store: InboxStore, *, broker: str, run: str) -> Reception:
+def reception_of(name: str, place: Place, store: InboxStore, *, broker: str, run: str) -> InboxWorker:
     """What runs this consumer."""
     kind = type_of(PLACED, run)
     options = ConsumerOptions(group=f"postroom-demo-{name}-{run}")
     consumer = Noting(open_consumer(broker, options), place, name, kind)
-    return Reception(inbox_of(name, place, kind), store, consumer)
+    return InboxWorker(inbox_of(name, place, kind), store, consumer)
 
 
 def inbox_of(name: str, place: Place, kind: str) -> Inbox:
@@ -45,7 +45,7 @@ def inbox_of(name: str, place: Place, kind: str) -> Inbox:
 class Noting:
     """A consumer that notes what it is handed, also what comes again: else nobody could count what the inbox stopped.
 
-    See `postroom.transport` for what each method promises."""
+    See `postroom.contracts.transport` for what each method promises."""
 
     def __init__(self, inner: Consumer, place: Place, name: str, kind: str) -> None:
         self._inner, self._place, self._name, self._kind = inner, place, name, kind

@@ -10,7 +10,16 @@ from datetime import timedelta
 
 from postroom.cli.demo.letterbox import post
 from postroom.cli.demo.shop import order_of
-from postroom.transport import Envelope, Failed, Outcome, Publisher, Rejected, Sent, TransportCapabilities, Unavailable
+from postroom.contracts.transport import (
+    Envelope,
+    Failed,
+    Outcome,
+    Publisher,
+    Rejected,
+    Sent,
+    TransportCapabilities,
+    Unavailable,
+)
 
 
 def say(line: str) -> None:
@@ -38,7 +47,7 @@ class Orders:
 
 
 class Letters:
-    """A publisher into one of the letterbox's paths. See `postroom.transport` for what each method promises."""
+    """A publisher into one of the letterbox's paths. See `postroom.contracts.transport` for what each method promises."""
 
     def __init__(self, port: int, path: str) -> None:
         self._port, self._path = port, path

@@ -15,10 +15,10 @@ from postroom.cli.demo.shop import Shop
 from postroom.cli.demo.stage import Stage
 from postroom.cli.demo.tables import tables_of
 from postroom.cli.demo.world import World
-from postroom.inbox import Reception
+from postroom.contracts.transport import TransportOptions
+from postroom.inbox import InboxWorker
 from postroom.stores import open_inbox_store
-from postroom.transport import TransportOptions
-from postroom.transports import honoured, open_transport
+from postroom.transports import honoured, open_publisher
 
 
 @asynccontextmanager
@@ -28,7 +28,7 @@ async def opened(place: Place, to: str | None, stage: Stage) -> AsyncIterator[Wo
     url = to or f"memory://postroom-demo-{run}/orders"
     async with AsyncExitStack() as stack:
         # Before any table is made: a wrong URL, or a package that is missing, is told at once.
-        broker = open_transport(url, TransportOptions(source=SOURCE).only(honoured(url)))
+        broker = open_publisher(url, TransportOptions(source=SOURCE).only(honoured(url)))
         inbox = open_inbox_store(place.url, tables=TABLES)
         receptions = [reception_of(name, place, inbox, broker=url, run=run) for name in EFFECTS]
         await stack.enter_async_context(tables_of(place))
@@ -48,7 +48,7 @@ async def opened(place: Place, to: str | None, stage: Stage) -> AsyncIterator[Wo
         yield world
 
 
-async def _stop(world: World, receptions: list[Reception]) -> None:
+async def _stop(world: World, receptions: list[InboxWorker]) -> None:
     """The relay first: nothing comes after that."""
     if world.relay is not None:
         await world.relay.stop()

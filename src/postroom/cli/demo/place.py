@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from postroom.config.tables import TableNames
+from postroom.contracts.outbox import Store
 from postroom.errors import ConfigError, StoreUnavailable
-from postroom.store import Store
 from postroom.stores import open_store, sqlite_path
-from postroom.tables import TableNames
 from postroom.urls import redact, split_scheme
 
 TABLES = TableNames(prefix="postroom_demo")

@@ -17,13 +17,13 @@ from postroom.cli.demo.faults import Faulty, Letters, Orders, say
 from postroom.cli.demo.letterbox import SOURCE
 from postroom.cli.demo.place import TABLES
 from postroom.cli.demo.shop import PLACED, TOLD
-from postroom.config import RelayConfig
+from postroom.config.values import RelayConfig
+from postroom.contracts.transport import Publisher, TransportOptions
 from postroom.errors import PostroomError
 from postroom.relay import Relay, Route
 from postroom.retry import RetryPolicy, Table
 from postroom.stores import open_store
-from postroom.transport import Publisher, TransportOptions
-from postroom.transports import open_transport
+from postroom.transports import open_publisher
 
 CONFIG = RelayConfig(
     poll=timedelta(milliseconds=50),
@@ -68,7 +68,7 @@ class Process:
     def _broker(self) -> Publisher:
         orders = self.orders
         if orders.broker is not None:
-            return open_transport(orders.broker, TransportOptions(source=SOURCE))
+            return open_publisher(orders.broker, TransportOptions(source=SOURCE))
         return Letters(orders.port, f"/{orders.run}/broker")
 
     async def _listen(self, lines: asyncio.StreamReader, relay: Relay) -> None:

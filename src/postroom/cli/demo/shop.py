@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from postroom.cli.demo.place import TABLES, Place
 from postroom.message import Message
-from postroom.outbox import Outbox
+from postroom.outbox.outbox import Outbox
 
 
 class Order(NamedTuple):

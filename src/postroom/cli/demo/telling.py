@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from postroom.cli.demo.books import Books
 from postroom.cli.demo.shop import Order, is_told, order_of
-from postroom.store import Record
+from postroom.contracts.outbox import Record
 
 
 class Line(NamedTuple):

@@ -20,10 +20,10 @@ from postroom.cli.demo.shop import CreditRefused, Order, Shop, order_of
 from postroom.cli.demo.stage import Stage
 from postroom.cli.demo.telling import Line, changes
 from postroom.clock import monotonic
-from postroom.inbox_store import InboxStore
+from postroom.contracts.inbox import InboxStore
+from postroom.contracts.outbox import Store
+from postroom.contracts.transport import Envelope, Publisher, Sent
 from postroom.message import Message
-from postroom.store import Store
-from postroom.transport import Envelope, Publisher, Sent
 
 LOOK_SECONDS = 0.05
 PATIENCE_SECONDS = 120.0

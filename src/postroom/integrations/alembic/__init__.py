@@ -26,19 +26,19 @@ from postroom.errors import ConfigError, MissingDependency
 try:
     from alembic.runtime.migration import MigrationContext
 
-    from postroom.integrations.alembic import _autogenerate  # noqa: F401 - for what it registers
+    from postroom.integrations.alembic import autogenerate  # noqa: F401 - for what it registers
 except ImportError as exc:
     raise MissingDependency(
         "postroom.integrations.alembic needs Alembic 1.18 or later, which is not installed: run `pip install -U alembic`."
     ) from exc
 
+from postroom.config.tables import TableNames
 from postroom.integrations.sqlalchemy import drop, migrate
-from postroom.integrations.sqlalchemy._migrate import checked_version
-from postroom.integrations.sqlalchemy._place import known
-from postroom.stores._drop import drop_statements
-from postroom.stores._mysql_server import Version
-from postroom.stores._script import LANES_DEFAULT, Script
-from postroom.tables import TableNames
+from postroom.integrations.sqlalchemy.dialects import known
+from postroom.integrations.sqlalchemy.migrate import checked_version
+from postroom.stores.sql.drop import drop_statements
+from postroom.stores.sql.mysql_server import Version
+from postroom.stores.sql.script import LANES_DEFAULT, Script
 
 __all__ = ["downgrade", "upgrade"]
 

@@ -11,6 +11,7 @@ from django.contrib import admin, messages
 from django.utils import timezone
 
 from postroom.clock import utcnow
+from postroom.contracts.outbox import Query
 from postroom.durations import format_duration
 from postroom.errors import PostroomError
 from postroom.inbox.inbox import RETENTION_DEFAULT
@@ -18,7 +19,6 @@ from postroom.integrations.django.addresses import store_url
 from postroom.integrations.django.conf import conf
 from postroom.integrations.django.models import OutboxMessage
 from postroom.ops.words import count
-from postroom.store import Query
 from postroom.stores import open_store
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
 
+from postroom.config.tables import TableNames
 from postroom.errors import ConfigError
-from postroom.tables import TableNames
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from postroom.config.tables import TableNames
 from postroom.errors import StoreError
 from postroom.ops.words import count
-from postroom.stores._drop import drop_statements
-from postroom.stores._sql import backquoted
-from postroom.tables import TableNames
+from postroom.stores.sql.drop import drop_statements
+from postroom.stores.sql.files import backquoted
 
 
 def drop(schema_editor: Any, tables: TableNames) -> None:

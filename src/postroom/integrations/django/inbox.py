@@ -18,14 +18,14 @@ from uuid import UUID
 from django.db import DatabaseError, InterfaceError, OperationalError, connections, transaction
 
 from postroom.clock import utcnow
+from postroom.config.tables import TableNames
+from postroom.contracts.inbox import InboxStore
+from postroom.contracts.transport import Identity
 from postroom.errors import StoreUnavailable
-from postroom.inbox_store import InboxStore
-from postroom.stores._inbox import by_source, in_turn, kept_source
-from postroom.stores._sql import backquoted, render, statements
-from postroom.stores._time import microseconds
-from postroom.stores.handles.mysql import IN_TRANSACTION as MYSQL_IN_TRANSACTION
-from postroom.tables import TableNames
-from postroom.transport import Identity
+from postroom.handles.mysql import IN_TRANSACTION as MYSQL_IN_TRANSACTION
+from postroom.stores.inbox_rows import by_source, in_turn, kept_source
+from postroom.stores.sql.files import backquoted, render, statements
+from postroom.stores.sql.times import microseconds
 
 PACKAGES = {
     "sqlite": "postroom.stores.sqlite",
@@ -39,7 +39,7 @@ TOKEN_BITS = 63
 
 @dataclass(slots=True)
 class DjangoTransaction:
-    """See `postroom.inbox_store.BlockingTransaction` for what each method promises."""
+    """See `postroom.contracts.inbox.BlockingTransaction` for what each method promises."""
 
     handle: Any
     """Django's connection: `Outbox.put` takes it, and the ORM uses it by itself."""

@@ -15,15 +15,15 @@ from django.db import router
 from django.db.migrations.operations.base import Operation
 
 from postroom.clock import utcnow
+from postroom.config.tables import TableNames
 from postroom.errors import ConfigError, MissingDependency, PostroomError
 from postroom.integrations.django.addresses import store_url, unsupported
 from postroom.integrations.django.awaiting import Awaitable, at_once
 from postroom.integrations.django.conf import conf
 from postroom.integrations.django.dropping import drop
-from postroom.stores._migrate import steps
-from postroom.stores._sql import backquoted, rename
-from postroom.stores._time import microseconds
-from postroom.tables import TableNames
+from postroom.stores.sql.files import backquoted, rename
+from postroom.stores.sql.migrations import steps
+from postroom.stores.sql.times import microseconds
 from postroom.urls import redact
 
 PACKAGES = {
@@ -111,7 +111,7 @@ def _mysql(connection: Any, tables: TableNames, shown: str) -> None:
             "MariaDB and MySQL need the driver asyncmy, which is not installed: run `pip install 'postroom[mysql]'`.",
             extra="mysql",
         ) from exc
-    from postroom.stores._mysql_server import version_of
+    from postroom.stores.sql.mysql_server import version_of
 
     with connection.cursor() as cursor:
         cursor.execute("SELECT version()")

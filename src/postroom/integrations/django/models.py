@@ -6,8 +6,8 @@ from typing import Any, NoReturn
 
 from django.db import models
 
+from postroom.contracts.outbox import OPEN, SETTLED
 from postroom.integrations.django.conf import conf
-from postroom.store import OPEN, SETTLED
 
 
 class OutboxMessage(models.Model):

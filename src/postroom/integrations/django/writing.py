@@ -11,11 +11,11 @@ from typing import Any, ClassVar, TypeVar
 
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, close_old_connections, connections, transaction
 
+from postroom.config.tables import TableNames
 from postroom.errors import SchemaMismatch
 from postroom.integrations.django.conf import conf
 from postroom.message import Message
-from postroom.outbox import Outbox
-from postroom.tables import TableNames
+from postroom.outbox.outbox import Outbox
 
 Result = TypeVar("Result")
 

@@ -22,11 +22,11 @@ except ImportError as exc:
         "postroom.integrations.sqlalchemy needs SQLAlchemy, which is not installed: run `pip install sqlalchemy`."
     ) from exc
 
-from postroom.integrations.sqlalchemy._ddl import read_tables
-from postroom.integrations.sqlalchemy._migrate import drop, migrate
-from postroom.integrations.sqlalchemy._place import known
-from postroom.stores._script import LANES_DEFAULT, Script
-from postroom.tables import TableNames
+from postroom.config.tables import TableNames
+from postroom.integrations.sqlalchemy.ddl import read_tables
+from postroom.integrations.sqlalchemy.dialects import known
+from postroom.integrations.sqlalchemy.migrate import drop, migrate
+from postroom.stores.sql.script import LANES_DEFAULT, Script
 
 __all__ = ["Added", "add_tables", "added", "drop", "migrate"]
 

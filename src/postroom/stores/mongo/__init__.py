@@ -9,37 +9,37 @@ from datetime import datetime, timedelta
 from typing import Self
 from uuid import UUID
 
-from postroom.message import Message
-from postroom.store import (
+from postroom.config.tables import TableNames
+from postroom.contracts.outbox import (
     Claim,
     Counts,
     Lane,
-    Lost,
     Migration,
+    OnLeaseLost,
+    Progress,
     Query,
     Record,
     RelayInfo,
     Settled,
     Settlement,
     StoreCapabilities,
-    Told,
 )
-from postroom.stores._names import OURS
-from postroom.stores.handles.mongo import translated
-from postroom.stores.mongo.address import address
-from postroom.stores.mongo.books import Shelves
-from postroom.stores.mongo.desk import Desk
-from postroom.stores.mongo.flow import Flow
+from postroom.handles.mongo import translated
+from postroom.message import Message
+from postroom.stores.connection_names import OURS
+from postroom.stores.mongo.collections import CollectionNames
 from postroom.stores.mongo.lanes import Lanes, Terms
+from postroom.stores.mongo.ops import Ops
+from postroom.stores.mongo.outbox import OutboxFlow
 from postroom.stores.mongo.schema import Schema
 from postroom.stores.mongo.server import TRANSACTION_SECONDS, Server, Session
 from postroom.stores.mongo.transaction import Later, MongoTransaction
+from postroom.stores.mongo.url import address
 from postroom.stores.mongo.watch import no_watch, watch
-from postroom.tables import TableNames
 
 
 class MongoStore:
-    """See `postroom.store` for what each method promises. Leases are by the server's clock."""
+    """See `postroom.contracts.outbox` for what each method promises. Leases are by the server's clock."""
 
     def __init__(
         self, url: str, *, tables: TableNames | None = None, lanes: int | None = None, name: str = OURS
@@ -47,9 +47,9 @@ class MongoStore:
         self._tables = tables or TableNames()
         self._server = Server(address(url, self._tables), name)
         self._transactions = self._server.address.transactions
-        self._shelves = Shelves(self._server, self._tables)
+        self._shelves = CollectionNames(self._server, self._tables)
         self._schema = Schema(self._shelves, lanes)
-        self._lanes, self._flow, self._desk = Lanes(self._shelves), Flow(self._shelves), Desk(self._shelves)
+        self._lanes, self._flow, self._ops = Lanes(self._shelves), OutboxFlow(self._shelves), Ops(self._shelves)
 
     @property
     def capabilities(self) -> StoreCapabilities:
@@ -121,7 +121,7 @@ class MongoStore:
         *,
         limit: int,
         lease: timedelta,
-        lost: Lost,
+        lost: OnLeaseLost,
         gone: Collection[str] = (),
         now: datetime | None = None,
     ) -> Sequence[Lane]:
@@ -157,16 +157,16 @@ class MongoStore:
         await (watch(self._shelves, woken) if self._transactions else no_watch(woken))
 
     async def counts(self, *, now: datetime | None = None) -> Counts:
-        return await self._desk.counts(now)
+        return await self._ops.counts(now)
 
     async def ids_between(self, first: UUID, last: UUID, *, limit: int) -> Sequence[UUID]:
-        return await self._desk.ids_between(first, last, limit)
+        return await self._ops.ids_between(first, last, limit)
 
     async def find(self, query: Query) -> Sequence[Record]:
-        return await self._desk.find(query)
+        return await self._ops.find(query)
 
-    async def requeue(self, query: Query, *, now: datetime | None = None, told: Told | None = None) -> int:  # noqa: ARG002 - no clock is needed
-        return await self._desk.requeue(query, told)
+    async def requeue(self, query: Query, *, now: datetime | None = None, told: Progress | None = None) -> int:  # noqa: ARG002 - no clock is needed
+        return await self._ops.requeue(query, told)
 
-    async def discard(self, query: Query, *, now: datetime | None = None, told: Told | None = None) -> int:
-        return await self._desk.discard(query, now, told)
+    async def discard(self, query: Query, *, now: datetime | None = None, told: Progress | None = None) -> int:
+        return await self._ops.discard(query, now, told)

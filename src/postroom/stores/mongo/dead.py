@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from pymongo import ReplaceOne, UpdateOne
 
-from postroom.stores.mongo.books import Shelves, among
+from postroom.stores.mongo.collections import CollectionNames, among
 from postroom.stores.mongo.server import Document, Session
 
 CONTENT = ("payload", "body", "headers")
@@ -20,7 +20,7 @@ CONTENT = ("payload", "body", "headers")
 class Dead:
     """Each method runs inside the transaction it is given; without one, its writes are in an order that loses nothing."""
 
-    def __init__(self, shelves: Shelves) -> None:
+    def __init__(self, shelves: CollectionNames) -> None:
         self._shelves = shelves
 
     async def move(self, session: Session, seqs: Sequence[int]) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from postroom.stores.mongo.address import address
+from postroom.config.tables import Part, TableNames
 from postroom.stores.mongo.server import Server
-from postroom.tables import Part, TableNames
+from postroom.stores.mongo.url import address
 
 PARTS: tuple[Part, ...] = ("claim", "hold", "lane", "relay", "counter", "dead", "", "inbox_dead", "inbox", "schema")
 

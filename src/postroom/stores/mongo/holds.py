@@ -8,7 +8,7 @@ from typing import Any
 
 from pymongo import DeleteMany, UpdateOne
 
-from postroom.stores.mongo.books import Shelves, among
+from postroom.stores.mongo.collections import CollectionNames, among
 from postroom.stores.mongo.schema import first_moment
 from postroom.stores.mongo.server import Document, Session
 
@@ -16,7 +16,7 @@ from postroom.stores.mongo.server import Document, Session
 class Holds:
     """Each method runs inside the transaction it is given."""
 
-    def __init__(self, shelves: Shelves) -> None:
+    def __init__(self, shelves: CollectionNames) -> None:
         self._shelves = shelves
 
     async def look_after(self, session: Session, keys: Collection[str]) -> None:

@@ -12,19 +12,19 @@ from pymongo import ReturnDocument
 from pymongo.errors import DuplicateKeyError
 
 from postroom.clock import utcnow
+from postroom.config.tables import TableNames
+from postroom.contracts.inbox import UNFINISHED, DeadDelivery, DeadQuery, DeliveryState, Known, KnownQuery
+from postroom.contracts.transport import Delivery, Identity
 from postroom.errors import ConfigError, StoreError
-from postroom.inbox_store import UNFINISHED, DeadDelivery, DeadQuery, Known, KnownQuery, Outcome
-from postroom.stores._inbox import dead_of, dead_row, in_turn, kept_source, known_of
-from postroom.stores._texts import kept_code, kept_error
-from postroom.stores.mongo.address import address
-from postroom.stores.mongo.blocking import BlockingMongoTransaction, BlockingServer
-from postroom.stores.mongo.books import Shelves, among, bare, zoned
-from postroom.stores.mongo.handling import MongoInboxTransaction, handling
-from postroom.stores.mongo.remembering import MADE, ONE_MORE, OPEN, key, of_any_source
+from postroom.stores.inbox_rows import dead_of, dead_row, in_turn, kept_source, known_of
+from postroom.stores.mongo.blocking_connections import BlockingMongoTransaction, BlockingServer
+from postroom.stores.mongo.collections import CollectionNames, among, bare, zoned
+from postroom.stores.mongo.inbox_connections import MongoInboxTransaction, handling
+from postroom.stores.mongo.inbox_rows import MADE, ONE_MORE, OPEN, key, of_any_source
 from postroom.stores.mongo.schema import Schema
 from postroom.stores.mongo.server import Document, Server, Session
-from postroom.tables import TableNames
-from postroom.transport import Delivery, Identity
+from postroom.stores.mongo.url import address
+from postroom.stores.sql.texts import kept_code, kept_error
 
 Result = TypeVar("Result")
 TRIES = 6
@@ -36,7 +36,7 @@ KNOWN = ("outcome", "attempts", "at", "last_error_code", "last_error")
 
 
 class MongoInbox:
-    """See `postroom.inbox_store` for what each method promises."""
+    """See `postroom.contracts.inbox` for what each method promises."""
 
     name = "mongo"
 
@@ -50,7 +50,7 @@ class MongoInbox:
             )
         self._server = Server(where)
         self._blocking = BlockingServer(self._server, tables)
-        self._shelves = Shelves(self._server, tables)
+        self._shelves = CollectionNames(self._server, tables)
 
     async def check(self) -> None:
         await self._server.ask(Schema(self._shelves, None).check)
@@ -138,13 +138,13 @@ class MongoInbox:
 
         return await self._run(requeue)
 
-    async def counts(self) -> Mapping[str, Mapping[Outcome, int]]:
+    async def counts(self) -> Mapping[str, Mapping[DeliveryState, int]]:
         group = {"_id": {"consumer": "$_id.consumer", "outcome": "$outcome"}, "number": {"$sum": 1}}
 
         async def count() -> list[Document]:
             return await (await self._shelves.inbox.aggregate([{"$group": group}])).to_list()
 
-        counts: dict[str, dict[Outcome, int]] = {}
+        counts: dict[str, dict[DeliveryState, int]] = {}
         for each in await self._server.ask(count):
             counts.setdefault(each["_id"]["consumer"], {})[each["_id"]["outcome"]] = each["number"]
         return counts

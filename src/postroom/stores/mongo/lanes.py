@@ -6,13 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from postroom.store import Lane, Lost, RelayInfo
-from postroom.stores._choose import LostRow, after_a_crash
-from postroom.stores.mongo.books import OPEN, Shelves, among, bare, mine, zoned
+from postroom.contracts.outbox import Lane, OnLeaseLost, RelayInfo
+from postroom.stores.mongo.collections import OPEN, CollectionNames, among, bare, mine, zoned
 from postroom.stores.mongo.holds import Holds
-from postroom.stores.mongo.notes import notes, places_of
-from postroom.stores.mongo.posting import Posting
 from postroom.stores.mongo.server import Contended, Document, Session
+from postroom.stores.mongo.settle import Settling
+from postroom.stores.mongo.updates import notes, places_of
+from postroom.stores.selection import LostRow, after_a_crash
 
 MEETING_SECONDS = 0.5
 """How long a take of many lanes is tried again; then they are taken one by one, and those that are held are left."""
@@ -22,7 +22,7 @@ class Terms(NamedTuple):
     """On which terms lanes are taken."""
 
     lease: timedelta
-    lost: Lost
+    lost: OnLeaseLost
     gone: Collection[str]
     """Owners whose lanes may be taken although their leases run."""
     now: datetime | None
@@ -31,9 +31,9 @@ class Terms(NamedTuple):
 class Lanes:
     """Each method is a transaction, or one write."""
 
-    def __init__(self, shelves: Shelves) -> None:
+    def __init__(self, shelves: CollectionNames) -> None:
         self._shelves, self._server = shelves, shelves.server
-        self._posting, self._holds = Posting(shelves), Holds(shelves)
+        self._posting, self._holds = Settling(shelves), Holds(shelves)
 
     async def join(self, relay: RelayInfo, now: datetime | None) -> None:
         fields = ("name", "host", "pid", "version", "process")
@@ -101,7 +101,7 @@ class Lanes:
         await self._let_go(session, [each["_id"] for each in taken], lost, at)
         return [_lane(each) for each in taken]
 
-    async def _let_go(self, session: Session, lanes: Sequence[int], lost: Lost, at: datetime) -> None:
+    async def _let_go(self, session: Session, lanes: Sequence[int], lost: OnLeaseLost, at: datetime) -> None:
         """R6: count an attempt for what an earlier owner had in flight here, and drop its claims, also mine. Marking
         them is what stops that owner's settle; what it had marked before is carried out as it said."""
         claims = await self._shelves.claim.find(
@@ -115,7 +115,7 @@ class Lanes:
             await self._holds.look_after_all({"lane": among(lanes)})
 
     async def _lost(
-        self, session: Session, claims: Sequence[Document], lost: Lost, at: datetime
+        self, session: Session, claims: Sequence[Document], lost: OnLeaseLost, at: datetime
     ) -> dict[int, Document]:
         """The mark of each of these claims, that were lost with their relay."""
         seqs = [seq for each in claims for seq in each["seqs"]]

@@ -6,11 +6,11 @@ from collections.abc import Collection
 from datetime import UTC, datetime
 
 from postroom.codec import JSON
+from postroom.contracts.outbox import Claimed
 from postroom.message import Message
-from postroom.store import Claimed
-from postroom.stores._choose import Seen
-from postroom.stores._rows import message_of
 from postroom.stores.mongo.server import Document
+from postroom.stores.rows import message_of
+from postroom.stores.selection import Seen
 
 LOOK: Document = {"_id": 0, "seq": 1, "key": 1, "lost": 1, "tried_at": 1, "due_at": 1}
 """As much of a message as the choice needs."""

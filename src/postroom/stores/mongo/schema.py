@@ -8,12 +8,12 @@ from typing import Any
 from pymongo import ASCENDING, IndexModel, ReturnDocument
 from pymongo.errors import CollectionInvalid
 
+from postroom.contracts.outbox import Migration
 from postroom.errors import SchemaMismatch
-from postroom.store import Migration
-from postroom.stores._documents import SEQ
-from postroom.stores._migrate import missing, not_ours, other_lanes, too_new, too_old
-from postroom.stores.mongo.books import Books, Shelves
+from postroom.stores.documents import SEQ
+from postroom.stores.mongo.collections import CollectionNames, Collections
 from postroom.stores.mongo.server import Document
+from postroom.stores.sql.migrations import missing, not_ours, other_lanes, too_new, too_old
 
 STEPS = {1: "0001_outbox", 2: "0002_inbox"}
 VERSION = max(STEPS)
@@ -68,7 +68,7 @@ INBOX_BEGUN = "inbox"
 class Schema:
     """Every step may be taken twice, and by two at once: what is there is left as it is."""
 
-    def __init__(self, shelves: Shelves, lanes: int | None) -> None:
+    def __init__(self, shelves: CollectionNames, lanes: int | None) -> None:
         self._shelves, self._lanes = shelves, lanes
 
     async def migrate(self) -> Migration:
@@ -145,7 +145,7 @@ class Schema:
         )
         return int(counter["lanes"]) if counter else 0
 
-    async def _create(self, books: Books, rules: Document | None) -> None:
+    async def _create(self, books: Collections, rules: Document | None) -> None:
         try:
             options: dict[str, Any] = {"validator": rules} if rules else {}
             await self._shelves.server.database.create_collection(books.name, **options)
@@ -153,7 +153,7 @@ class Schema:
             return  # it is there
 
 
-def mismatch(shelves: Shelves) -> SchemaMismatch:
+def mismatch(shelves: CollectionNames) -> SchemaMismatch:
     return missing(shelves.server.address.shown, shelves.tables)
 
 

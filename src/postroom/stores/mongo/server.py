@@ -22,9 +22,9 @@ from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
 from postroom.errors import ConfigError, StoreError, StoreUnavailable
-from postroom.stores._names import OURS
-from postroom.stores.mongo.address import Address
-from postroom.stores.mongo.failures import TRANSIENT, UNKNOWN, is_away, said
+from postroom.stores.connection_names import OURS
+from postroom.stores.mongo.errors import TRANSIENT, UNKNOWN, is_away, said
+from postroom.stores.mongo.url import MongoUrl
 
 Result = TypeVar("Result")
 Document: TypeAlias = dict[str, Any]
@@ -51,7 +51,7 @@ class Contended(StoreUnavailable):
 class Server:
     """One client, with what must be known of its server before anything is asked."""
 
-    def __init__(self, address: Address, name: str = OURS) -> None:
+    def __init__(self, address: MongoUrl, name: str = OURS) -> None:
         self.address, self._name = address, name
         self._client: AsyncMongoClient[Document] | None = None
         self._closed = self._known = False
@@ -185,7 +185,7 @@ class _Translated:
         return StoreError(f"MongoDB at {self._server.address.shown} refuses: {said(exc)}.")
 
 
-def require_transactions(hello: Document, address: Address) -> None:
+def require_transactions(hello: Document, address: MongoUrl) -> None:
     """Raise StoreError unless this is the greeting of a server that can do what is needed."""
     if hello.get("maxWireVersion", 0) < WIRE_VERSION_MIN:
         raise StoreError(f"MongoDB at {address.shown} is too old: Postroom needs 5.0 or later.")
@@ -198,11 +198,11 @@ def require_transactions(hello: Document, address: Address) -> None:
         )
 
 
-def closed(address: Address) -> StoreError:
+def closed(address: MongoUrl) -> StoreError:
     return StoreError(f"The store at {address.shown} is closed: open it anew.")
 
 
-def no_url(address: Address) -> ConfigError:
+def no_url(address: MongoUrl) -> ConfigError:
     return ConfigError(
         f"{address.shown} is no MongoDB URL: write mongodb://user:password@host:27017/shop?replicaSet=rs0, "
         "with %40 for an @ and %25 for a % in the password.",

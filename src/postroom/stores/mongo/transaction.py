@@ -6,21 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
+from postroom.config.tables import TableNames
 from postroom.errors import NotInTransaction
+from postroom.handles.mongo import translated
 from postroom.message import Message
-from postroom.stores._documents import documents
-from postroom.stores.handles.mongo import translated
-from postroom.stores.mongo.books import Shelves
+from postroom.stores.documents import documents
+from postroom.stores.mongo.collections import CollectionNames
+from postroom.stores.mongo.foreign_rows import reserve
 from postroom.stores.mongo.server import Session
-from postroom.stores.mongo.strangers import reserve
-from postroom.tables import TableNames
 
 
 @dataclass(slots=True)
 class MongoTransaction:
     """What is put through it is there once it commits."""
 
-    shelves: Shelves
+    shelves: CollectionNames
     session: Session
     open: bool = True
 
@@ -33,7 +33,7 @@ class MongoTransaction:
     async def write(self, messages: Sequence[Message], tables: TableNames) -> None:
         self.check()
         if messages:
-            shelves = Shelves(self.shelves.server, tables)
+            shelves = CollectionNames(self.shelves.server, tables)
             counter = await reserve(shelves, len(messages))
             await shelves.outbox.insert_many(documents(messages, counter), session=self.session)
 
@@ -43,7 +43,7 @@ class Later:
     """Where there are no transactions: what is put through it is written at the end of the block, or not at all when that
     ends with an error. Only who dies while it is written leaves the first of it."""
 
-    shelves: Shelves
+    shelves: CollectionNames
     open: bool = True
     waiting: list[tuple[Sequence[Message], TableNames]] = field(default_factory=list)
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pymongo.errors import PyMongoError
 
 from postroom.errors import StoreUnavailable
-from postroom.stores.mongo.books import Shelves
-from postroom.stores.mongo.failures import said
+from postroom.stores.mongo.collections import CollectionNames
+from postroom.stores.mongo.errors import said
 from postroom.stores.mongo.server import Document
 
 AWAIT_MS = 1_000
@@ -24,7 +24,7 @@ BUSY, PAUSE_SECONDS = 1_000, 0.05
 """After so many in a row the stream is left for a moment and begun anew from there: a hint is not worth reading a flood."""
 
 
-def news(shelves: Shelves) -> list[Document]:
+def news(shelves: CollectionNames) -> list[Document]:
     """What is worth a wake-up: a message in the line, new or again; a relay that comes or goes; a lane that is free."""
     changed = "updateDescription.updatedFields"
     written = {"ns.coll": shelves.outbox.name}
@@ -47,7 +47,7 @@ def news(shelves: Shelves) -> list[Document]:
     ]
 
 
-async def watch(shelves: Shelves, woken: Callable[[], None]) -> None:
+async def watch(shelves: CollectionNames, woken: Callable[[], None]) -> None:
     """Call *woken* for what is committed; until cancelled."""
     await shelves.server.open()
     stopping = asyncio.Event()
@@ -68,7 +68,7 @@ async def no_watch(woken: Callable[[], None]) -> None:
     await asyncio.Event().wait()
 
 
-async def _read(shelves: Shelves, woken: Callable[[], None], stopping: asyncio.Event) -> None:
+async def _read(shelves: CollectionNames, woken: Callable[[], None], stopping: asyncio.Event) -> None:
     where = shelves.server.address.shown
     try:
         while await _pass_on(shelves, woken, stopping):  # noqa: ASYNC110 - a pause, and nothing is waited for
@@ -82,7 +82,7 @@ async def _read(shelves: Shelves, woken: Callable[[], None], stopping: asyncio.E
     raise StoreUnavailable(f"The watch of MongoDB at {where} has ended; it is polled meanwhile.")
 
 
-async def _pass_on(shelves: Shelves, woken: Callable[[], None], stopping: asyncio.Event) -> bool:
+async def _pass_on(shelves: CollectionNames, woken: Callable[[], None], stopping: asyncio.Event) -> bool:
     """Pass on what one stream tells; True when it told too much, False when it has ended."""
     database = shelves.server.database
     async with await database.watch(news(shelves), max_await_time_ms=AWAIT_MS, batch_size=BUSY) as stream:

@@ -8,38 +8,38 @@ from datetime import datetime, timedelta
 from typing import Self
 from uuid import UUID
 
-from postroom.message import Message
-from postroom.store import (
+from postroom.config.tables import TableNames
+from postroom.contracts.outbox import (
     Claim,
     Counts,
     Lane,
-    Lost,
     Migration,
+    OnLeaseLost,
+    Progress,
     Query,
     Record,
     RelayInfo,
     Settled,
     Settlement,
     StoreCapabilities,
-    Told,
 )
-from postroom.stores._chunks import in_chunks
-from postroom.stores._names import OURS
+from postroom.message import Message
+from postroom.stores.chunks import in_chunks
+from postroom.stores.connection_names import OURS
+from postroom.stores.mysql.connection import Connection
 from postroom.stores.mysql.connections import Connections
-from postroom.stores.mysql.desk import Desk
-from postroom.stores.mysql.flow import Flow
 from postroom.stores.mysql.lanes import Lanes
-from postroom.stores.mysql.link import Connection
+from postroom.stores.mysql.ops import Ops
+from postroom.stores.mysql.outbox import OutboxFlow
 from postroom.stores.mysql.schema import Schema
 from postroom.stores.mysql.statements import Statements
 from postroom.stores.mysql.transaction import MySQLTransaction
 from postroom.stores.mysql.watch import watch
-from postroom.tables import TableNames
 from postroom.urls import redact
 
 
 class MySQLStore:
-    """See `postroom.store` for what each method promises. Leases are by the server's clock."""
+    """See `postroom.contracts.outbox` for what each method promises. Leases are by the server's clock."""
 
     def __init__(
         self, url: str, *, tables: TableNames | None = None, lanes: int | None = None, name: str = OURS
@@ -49,8 +49,8 @@ class MySQLStore:
         self._connections = Connections(url, self._tables, name)
         self._statements = Statements(self._tables)
         self._schema = Schema(self._tables, lanes)
-        self._flow = Flow(self._statements)
-        self._lanes, self._desk = Lanes(self._statements), Desk(self._statements)
+        self._flow = OutboxFlow(self._statements)
+        self._lanes, self._ops = Lanes(self._statements), Ops(self._statements)
 
     @property
     def capabilities(self) -> StoreCapabilities:
@@ -114,7 +114,7 @@ class MySQLStore:
         *,
         limit: int,
         lease: timedelta,
-        lost: Lost,
+        lost: OnLeaseLost,
         gone: Collection[str] = (),
         now: datetime | None = None,
     ) -> Sequence[Lane]:
@@ -150,22 +150,22 @@ class MySQLStore:
         await watch(woken)
 
     async def counts(self, *, now: datetime | None = None) -> Counts:
-        return await self._connections.run(lambda tx: self._desk.counts(tx, now))
+        return await self._connections.run(lambda tx: self._ops.counts(tx, now))
 
     async def ids_between(self, first: UUID, last: UUID, *, limit: int) -> Sequence[UUID]:
-        return await self._connections.run(lambda tx: self._desk.ids_between(tx, first, last, limit))
+        return await self._connections.run(lambda tx: self._ops.ids_between(tx, first, last, limit))
 
     async def find(self, query: Query) -> Sequence[Record]:
-        return await self._connections.run(lambda tx: self._desk.find(tx, query))
+        return await self._connections.run(lambda tx: self._ops.find(tx, query))
 
-    async def requeue(self, query: Query, *, now: datetime | None = None, told: Told | None = None) -> int:  # noqa: ARG002 - no clock is needed
-        top = await self._connections.ask(self._desk.top)
+    async def requeue(self, query: Query, *, now: datetime | None = None, told: Progress | None = None) -> int:  # noqa: ARG002 - no clock is needed
+        top = await self._connections.ask(self._ops.top)
         return await in_chunks(
-            top, lambda chunk: self._connections.run(lambda tx: self._desk.requeue(tx, query, chunk)), told
+            top, lambda chunk: self._connections.run(lambda tx: self._ops.requeue(tx, query, chunk)), told
         )
 
-    async def discard(self, query: Query, *, now: datetime | None = None, told: Told | None = None) -> int:
-        top = await self._connections.ask(self._desk.top)
+    async def discard(self, query: Query, *, now: datetime | None = None, told: Progress | None = None) -> int:
+        top = await self._connections.ask(self._ops.top)
         return await in_chunks(
-            top, lambda chunk: self._connections.run(lambda tx: self._desk.discard(tx, query, chunk, now)), told
+            top, lambda chunk: self._connections.run(lambda tx: self._ops.discard(tx, query, chunk, now)), told
         )

@@ -16,14 +16,14 @@ import asyncmy
 from asyncmy import converters, errors
 from asyncmy.constants import FIELD_TYPE
 
+from postroom.config.tables import TableNames
 from postroom.errors import StoreError
-from postroom.stores._mysql_server import Version, version_of
-from postroom.stores._names import OURS
-from postroom.stores.mysql.address import Address
-from postroom.stores.mysql.failures import BUSY, code_of, is_lost, is_not_now, translated
-from postroom.stores.mysql.link import Connection, begun, keep_alive, link, roll_back
-from postroom.stores.mysql.values import Piece, moment_of
-from postroom.tables import TableNames
+from postroom.stores.connection_names import OURS
+from postroom.stores.mysql.connection import Connection, begun, keep_alive, link, roll_back
+from postroom.stores.mysql.errors import BUSY, code_of, is_lost, is_not_now, translated
+from postroom.stores.mysql.parameters import Piece, moment_of
+from postroom.stores.mysql.url import MySQLUrl
+from postroom.stores.sql.mysql_server import Version, version_of
 
 Result = TypeVar("Result")
 
@@ -54,7 +54,7 @@ class Connections:
 
     def __init__(self, url: str, tables: TableNames, name: str = OURS) -> None:
         self._name = name
-        self._address = Address.of(url)
+        self._address = MySQLUrl.of(url)
         self._tables = tables
         self._idle: list[Connection] = []
         self._closed = False

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from postroom.stores._drop import drop_statements
-from postroom.stores._sql import backquoted
+from postroom.config.tables import TableNames
+from postroom.stores.mysql.connection import Connection
 from postroom.stores.mysql.connections import Connections
-from postroom.stores.mysql.link import Connection
-from postroom.tables import TableNames
+from postroom.stores.sql.drop import drop_statements
+from postroom.stores.sql.files import backquoted
 
 
 async def drop(url: str, tables: TableNames) -> None:

@@ -7,8 +7,10 @@ from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from typing import Any, Self
 
-from postroom.inbox_store import DeadDelivery, DeadQuery, Known, KnownQuery, Outcome
-from postroom.stores._inbox import (
+from postroom.config.tables import TableNames
+from postroom.contracts.inbox import DeadDelivery, DeadQuery, DeliveryState, Known, KnownQuery
+from postroom.contracts.transport import Delivery, Identity
+from postroom.stores.inbox_rows import (
     dead_of,
     dead_row,
     error_row,
@@ -18,23 +20,21 @@ from postroom.stores._inbox import (
     known_parameters,
     query_parameters,
 )
-from postroom.stores.mysql.address import Address
-from postroom.stores.mysql.blocking import BlockingConnections
+from postroom.stores.mysql.blocking_connections import BlockingConnections
+from postroom.stores.mysql.connection import Connection
 from postroom.stores.mysql.connections import Connections
-from postroom.stores.mysql.desk import EVERYTHING
-from postroom.stores.mysql.handling import HandlingConnections
-from postroom.stores.mysql.link import Connection
-from postroom.stores.mysql.remembering import BlockingMySQLTransaction, MySQLInboxTransaction
+from postroom.stores.mysql.inbox_connections import HandlingConnections
+from postroom.stores.mysql.inbox_rows import BlockingMySQLTransaction, MySQLInboxTransaction
+from postroom.stores.mysql.ops import EVERYTHING
+from postroom.stores.mysql.parameters import many, text_of
 from postroom.stores.mysql.schema import Schema
 from postroom.stores.mysql.statements import INBOX_FILES, Statements
-from postroom.stores.mysql.values import many, text_of
-from postroom.tables import TableNames
-from postroom.transport import Delivery, Identity
+from postroom.stores.mysql.url import MySQLUrl
 from postroom.urls import redact
 
 
 class MySQLInbox:
-    """See `postroom.inbox_store` for what each method promises."""
+    """See `postroom.contracts.inbox` for what each method promises."""
 
     name = "mysql"
 
@@ -43,8 +43,8 @@ class MySQLInbox:
         self._statements = Statements(self._tables, INBOX_FILES)
         self._run, self._rows = self._statements.run, self._statements.rows
         self._connections = Connections(url, self._tables)
-        self._handling = HandlingConnections(Address.of(url), self._tables)
-        self._blocking = BlockingConnections(Address.of(url), self._tables)
+        self._handling = HandlingConnections(MySQLUrl.of(url), self._tables)
+        self._blocking = BlockingConnections(MySQLUrl.of(url), self._tables)
 
     async def check(self) -> None:
         schema = Schema(self._tables, None)
@@ -101,9 +101,9 @@ class MySQLInbox:
 
         return await self._connections.run(requeue)
 
-    async def counts(self) -> Mapping[str, Mapping[Outcome, int]]:
+    async def counts(self) -> Mapping[str, Mapping[DeliveryState, int]]:
         rows = await self._connections.ask(lambda tx: self._rows(tx, "inbox_counts"))
-        counts: dict[str, dict[Outcome, int]] = {}
+        counts: dict[str, dict[DeliveryState, int]] = {}
         for consumer, outcome, number in rows:
             counts.setdefault(consumer, {})[outcome] = number
         return counts

@@ -6,13 +6,13 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from postroom.store import Lane, Lost, RelayInfo
-from postroom.stores._choose import LostRow, after_a_crash
-from postroom.stores._time import MICROSECOND
-from postroom.stores.mysql.link import Connection
+from postroom.contracts.outbox import Lane, OnLeaseLost, RelayInfo
+from postroom.stores.mysql.connection import Connection
+from postroom.stores.mysql.parameters import listed, many, pairs, text_of
+from postroom.stores.mysql.settle import Verdicts
 from postroom.stores.mysql.statements import Statements
-from postroom.stores.mysql.values import listed, many, pairs, text_of
-from postroom.stores.mysql.verdicts import Verdicts
+from postroom.stores.selection import LostRow, after_a_crash
+from postroom.stores.sql.times import MICROSECOND
 
 
 class Lanes:
@@ -53,7 +53,7 @@ class Lanes:
         owner: str,
         limit: int,
         lease: timedelta,
-        lost: Lost,
+        lost: OnLeaseLost,
         gone: Collection[str],
         now: datetime | None,
     ) -> Sequence[Lane]:
@@ -66,7 +66,9 @@ class Lanes:
         await self._let_go(connection, lanes, lost, now)
         return [Lane(*row) for row in await self._rows(connection, "taken", lanes=lanes)]
 
-    async def _let_go(self, connection: Connection, lanes: tuple[int, ...], lost: Lost, now: datetime | None) -> None:
+    async def _let_go(
+        self, connection: Connection, lanes: tuple[int, ...], lost: OnLeaseLost, now: datetime | None
+    ) -> None:
         """Count an attempt for what an earlier owner had in flight here, and drop its claim (R6)."""
         dropped = await self._rows(connection, "in_flight", lanes=lanes)
         if not dropped:

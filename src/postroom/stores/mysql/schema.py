@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from postroom.config.tables import TableNames
+from postroom.contracts.outbox import Migration
 from postroom.errors import StoreUnavailable
-from postroom.store import Migration
-from postroom.stores._migrate import SINCE, VERSIONS, Step, newest, not_ours, other_lanes, pending, require
-from postroom.stores._mysql_server import LOG_SETTINGS, Version, lock_name, require_safe_log
-from postroom.stores._sql import backquoted, read, rename
-from postroom.stores.mysql.link import Connection
-from postroom.tables import TableNames
+from postroom.stores.mysql.connection import Connection
+from postroom.stores.sql.files import backquoted, read, rename
+from postroom.stores.sql.migrations import SINCE, VERSIONS, Step, newest, not_ours, other_lanes, pending, require
+from postroom.stores.sql.mysql_server import LOG_SETTINGS, Version, lock_name, require_safe_log
 
 PACKAGE = "postroom.stores.mysql"
 LANES_DEFAULT = 64

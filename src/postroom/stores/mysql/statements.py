@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from postroom.stores._sql import backquoted, render, statements
-from postroom.stores.mysql.link import Connection
-from postroom.stores.mysql.values import Piece
-from postroom.tables import TableNames
+from postroom.config.tables import TableNames
+from postroom.stores.mysql.connection import Connection
+from postroom.stores.mysql.parameters import Piece
+from postroom.stores.sql.files import backquoted, render, statements
 
-FILES = ("sql/lanes.sql", "sql/flow.sql", "sql/desk.sql")
+FILES = ("sql/lanes.sql", "sql/outbox.sql", "sql/ops.sql")
 INBOX_FILES = ("sql/inbox.sql",)
 
 

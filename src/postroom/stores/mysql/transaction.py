@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from postroom.config.tables import TableNames
 from postroom.errors import NotInTransaction
+from postroom.handles.mysql import AsyncmyHandle
 from postroom.message import Message
-from postroom.stores.handles.mysql import AsyncmyHandle
-from postroom.stores.mysql.link import Connection
-from postroom.tables import TableNames
+from postroom.stores.mysql.connection import Connection
 
 
 @dataclass(slots=True)

@@ -18,11 +18,11 @@ import psycopg
 from psycopg import AsyncConnection, errors
 from psycopg.conninfo import conninfo_to_dict
 
+from postroom.config.tables import TableNames
 from postroom.errors import ConfigError, StoreError, StoreUnavailable
-from postroom.stores._names import OURS
-from postroom.stores.postgres.failures import Blamed, is_not_now, translated
-from postroom.stores.postgres.unhurried import UnhurriedConnection
-from postroom.tables import TableNames
+from postroom.stores.connection_names import OURS
+from postroom.stores.postgres.buffered_connection import BufferedConnection
+from postroom.stores.postgres.errors import Blamed, is_not_now, translated
 from postroom.urls import redact
 
 Result = TypeVar("Result")
@@ -160,7 +160,7 @@ class Connections:
             if not connection.closed and not _has_said_farewell(connection):
                 return connection
             await connection.close()
-        connection = await UnhurriedConnection.connect(
+        connection = await BufferedConnection.connect(
             self._url, prepare_threshold=self.prepare_after, fallback_application_name=self._name, **HOW
         )
         version = connection.info.server_version

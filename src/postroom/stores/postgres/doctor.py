@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from postroom.config.tables import TableNames
 from postroom.stores.postgres.connections import Connection, Connections
-from postroom.tables import TableNames
 
 LOSES = {
     "fsync": "a power cut may take what was committed, or the whole database",

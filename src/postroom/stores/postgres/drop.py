@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from postroom.stores._drop import drop_statements
+from postroom.config.tables import TableNames
 from postroom.stores.postgres.connections import Connection, Connections
-from postroom.tables import TableNames
+from postroom.stores.sql.drop import drop_statements
 
 
 async def drop(url: str, tables: TableNames) -> None:

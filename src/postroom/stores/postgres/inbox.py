@@ -12,8 +12,10 @@ from uuid import UUID
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from postroom.inbox_store import DeadDelivery, DeadQuery, Known, KnownQuery, Outcome
-from postroom.stores._inbox import (
+from postroom.config.tables import TableNames
+from postroom.contracts.inbox import DeadDelivery, DeadQuery, DeliveryState, Known, KnownQuery
+from postroom.contracts.transport import Delivery, Identity
+from postroom.stores.inbox_rows import (
     by_source,
     dead_of,
     dead_row,
@@ -24,12 +26,10 @@ from postroom.stores._inbox import (
     known_parameters,
     query_parameters,
 )
-from postroom.stores.postgres.blocking import BlockingConnections
+from postroom.stores.postgres.blocking_connections import BlockingConnections
 from postroom.stores.postgres.connections import Connection, Connections
 from postroom.stores.postgres.schema import Schema
 from postroom.stores.postgres.statements import INBOX_FILES, Statements
-from postroom.tables import TableNames
-from postroom.transport import Delivery, Identity
 from postroom.urls import redact
 
 
@@ -46,7 +46,7 @@ def _is_ended(connection: psycopg.Connection[Any] | Connection) -> bool:
 
 @dataclass(slots=True)
 class PostgresInboxTransaction:
-    """See `postroom.inbox_store` for what each method promises."""
+    """See `postroom.contracts.inbox` for what each method promises."""
 
     handle: Connection
     statements: Statements
@@ -115,7 +115,7 @@ def _in_turn(ids: Collection[UUID]) -> list[str]:
 
 
 class PostgresInbox:
-    """See `postroom.inbox_store` for what each method promises."""
+    """See `postroom.contracts.inbox` for what each method promises."""
 
     name = "postgres"
 
@@ -172,9 +172,9 @@ class PostgresInbox:
 
         return await self._connections.run(requeue)
 
-    async def counts(self) -> Mapping[str, Mapping[Outcome, int]]:
+    async def counts(self) -> Mapping[str, Mapping[DeliveryState, int]]:
         rows = await self._connections.ask(lambda tx: self._statements.rows(tx, "inbox_counts"))
-        counts: dict[str, dict[Outcome, int]] = {}
+        counts: dict[str, dict[DeliveryState, int]] = {}
         for consumer, outcome, number in rows:
             counts.setdefault(consumer, {})[outcome] = number
         return counts

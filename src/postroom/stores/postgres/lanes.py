@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from postroom.store import Lane, Lost, RelayInfo
-from postroom.stores._choose import LostRow, after_a_crash
+from postroom.contracts.outbox import Lane, OnLeaseLost, RelayInfo
 from postroom.stores.postgres.connections import Connection
+from postroom.stores.postgres.settle import Verdicts
 from postroom.stores.postgres.statements import Statements
-from postroom.stores.postgres.verdicts import Verdicts
+from postroom.stores.selection import LostRow, after_a_crash
 
 
 class Lanes:
@@ -53,7 +53,7 @@ class Lanes:
         owner: str,
         limit: int,
         lease: timedelta,
-        lost: Lost,
+        lost: OnLeaseLost,
         gone: Collection[str],
         now: datetime | None,
     ) -> Sequence[Lane]:
@@ -62,7 +62,9 @@ class Lanes:
             await self._let_go(connection, [lane for lane, *_ in rows], lost, now)
         return sorted((Lane(*row) for row in rows), key=lambda lane: lane.lane)
 
-    async def _let_go(self, connection: Connection, lanes: Sequence[int], lost: Lost, now: datetime | None) -> None:
+    async def _let_go(
+        self, connection: Connection, lanes: Sequence[int], lost: OnLeaseLost, now: datetime | None
+    ) -> None:
         """Count an attempt for what an earlier owner had in flight here, and drop its claim (R6)."""
         dropped = await self._rows(connection, "let_go", lanes=lanes)
         seqs = [seq for claim, _ in dropped for seq in claim]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
-from postroom.store import Claimed
-from postroom.stores._rows import message_of
+from postroom.contracts.outbox import Claimed
+from postroom.stores.rows import message_of
 
 Row: TypeAlias = tuple[Any, ...]
 

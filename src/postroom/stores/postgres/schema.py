@@ -6,12 +6,12 @@ from zlib import crc32
 
 from psycopg import sql
 
+from postroom.config.tables import TableNames
+from postroom.contracts.outbox import Migration
 from postroom.errors import StoreError
-from postroom.store import Migration
-from postroom.stores._migrate import SINCE, VERSIONS, newest, not_ours, other_lanes, pending, require
-from postroom.stores._sql import read, rename
 from postroom.stores.postgres.connections import Connection
-from postroom.tables import TableNames
+from postroom.stores.sql.files import read, rename
+from postroom.stores.sql.migrations import SINCE, VERSIONS, newest, not_ours, other_lanes, pending, require
 
 PACKAGE = "postroom.stores.postgres"
 

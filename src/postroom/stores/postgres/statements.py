@@ -7,12 +7,12 @@ from typing import Any
 
 from psycopg import AsyncCursor
 
-from postroom.stores._sql import render, statements
+from postroom.config.tables import TableNames
 from postroom.stores.postgres.connections import Connection
 from postroom.stores.postgres.watch import channel
-from postroom.tables import TableNames
+from postroom.stores.sql.files import render, statements
 
-FILES = ("sql/lanes.sql", "sql/flow.sql", "sql/desk.sql")
+FILES = ("sql/lanes.sql", "sql/outbox.sql", "sql/ops.sql")
 INBOX_FILES = ("sql/inbox.sql",)
 
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from postroom.config.tables import TableNames
 from postroom.errors import NotInTransaction
+from postroom.handles.psycopg import AsyncPsycopgHandle
 from postroom.message import Message
-from postroom.stores.handles.psycopg import AsyncPsycopgHandle
 from postroom.stores.postgres.connections import Connection
-from postroom.tables import TableNames
 
 
 @dataclass(slots=True)

@@ -15,10 +15,10 @@ from weakref import WeakSet
 import psycopg
 from psycopg import AsyncConnection, sql
 
+from postroom.config.tables import TableNames
+from postroom.contracts.outbox import Waker
 from postroom.errors import StoreUnavailable
-from postroom.store import Waker
 from postroom.stores.postgres.connections import HOW
-from postroom.tables import TableNames
 from postroom.urls import redact
 
 THROTTLE_SECONDS = 0.01

@@ -14,37 +14,37 @@ from typing import Self
 from uuid import UUID
 
 from postroom.clock import utcnow
-from postroom.errors import ConfigError
-from postroom.message import Message
-from postroom.store import (
+from postroom.config.tables import TableNames
+from postroom.contracts.outbox import (
     Claim,
     Counts,
     Lane,
-    Lost,
     Migration,
+    OnLeaseLost,
+    Progress,
     Query,
     Record,
     RelayInfo,
     Settled,
     Settlement,
     StoreCapabilities,
-    Told,
 )
-from postroom.stores._chunks import in_chunks
-from postroom.stores._time import microseconds
-from postroom.stores.sqlite.desk import Desk
-from postroom.stores.sqlite.flow import Flow
+from postroom.errors import ConfigError
+from postroom.message import Message
+from postroom.stores.chunks import in_chunks
+from postroom.stores.sql.times import microseconds
 from postroom.stores.sqlite.lanes import Lanes
+from postroom.stores.sqlite.ops import Ops
+from postroom.stores.sqlite.outbox import OutboxFlow
 from postroom.stores.sqlite.schema import Schema, warn_of_wal_reset_defect
 from postroom.stores.sqlite.statements import Statements
 from postroom.stores.sqlite.transaction import SQLiteTransaction
 from postroom.stores.sqlite.watch import watch
 from postroom.stores.sqlite.writer import Writer
-from postroom.tables import TableNames
 
 
 class SQLiteStore:
-    """See `postroom.store` for what each method promises. SQLite's clock is this machine's."""
+    """See `postroom.contracts.outbox` for what each method promises. SQLite's clock is this machine's."""
 
     def __init__(self, path: str | Path, *, tables: TableNames | None = None, lanes: int | None = None) -> None:
         if str(path) in ("", ":memory:"):
@@ -56,7 +56,11 @@ class SQLiteStore:
         self._writer = Writer(self.path, self._tables)
         self._statements = Statements(self._tables)
         self._schema = Schema(self._tables, lanes)
-        self._lanes, self._flow, self._desk = Lanes(self._statements), Flow(self._statements), Desk(self._statements)
+        self._lanes, self._flow, self._ops = (
+            Lanes(self._statements),
+            OutboxFlow(self._statements),
+            Ops(self._statements),
+        )
         warn_of_wal_reset_defect()
 
     @property
@@ -120,7 +124,7 @@ class SQLiteStore:
         *,
         limit: int,
         lease: timedelta,
-        lost: Lost,
+        lost: OnLeaseLost,
         gone: Collection[str] = (),
         now: datetime | None = None,
     ) -> Sequence[Lane]:
@@ -158,22 +162,22 @@ class SQLiteStore:
         await watch(self.path, woken)
 
     async def counts(self, *, now: datetime | None = None) -> Counts:
-        return await self._writer.read(lambda tx: self._desk.counts(tx, now or utcnow()))
+        return await self._writer.read(lambda tx: self._ops.counts(tx, now or utcnow()))
 
     async def ids_between(self, first: UUID, last: UUID, *, limit: int) -> Sequence[UUID]:
-        return await self._writer.read(lambda tx: self._desk.ids_between(tx, first, last, limit))
+        return await self._writer.read(lambda tx: self._ops.ids_between(tx, first, last, limit))
 
     async def find(self, query: Query) -> Sequence[Record]:
-        return await self._writer.read(lambda tx: self._desk.find(tx, query))
+        return await self._writer.read(lambda tx: self._ops.find(tx, query))
 
-    async def requeue(self, query: Query, *, now: datetime | None = None, told: Told | None = None) -> int:  # noqa: ARG002 - no clock is needed
-        top = await self._writer.read(self._desk.top)
+    async def requeue(self, query: Query, *, now: datetime | None = None, told: Progress | None = None) -> int:  # noqa: ARG002 - no clock is needed
+        top = await self._writer.read(self._ops.top)
         return await in_chunks(
-            top, lambda chunk: self._writer.run(lambda tx: self._desk.requeue(tx, query, chunk)), told
+            top, lambda chunk: self._writer.run(lambda tx: self._ops.requeue(tx, query, chunk)), told
         )
 
-    async def discard(self, query: Query, *, now: datetime | None = None, told: Told | None = None) -> int:
-        top = await self._writer.read(self._desk.top)
+    async def discard(self, query: Query, *, now: datetime | None = None, told: Progress | None = None) -> int:
+        top = await self._writer.read(self._ops.top)
         return await in_chunks(
-            top, lambda chunk: self._writer.run(lambda tx: self._desk.discard(tx, query, chunk, now or utcnow())), told
+            top, lambda chunk: self._writer.run(lambda tx: self._ops.discard(tx, query, chunk, now or utcnow())), told
         )

@@ -6,9 +6,9 @@ import asyncio
 from contextlib import closing
 from pathlib import Path
 
-from postroom.stores._drop import drop_statements
+from postroom.config.tables import TableNames
+from postroom.stores.sql.drop import drop_statements
 from postroom.stores.sqlite.writer import connect
-from postroom.tables import TableNames
 
 
 async def drop(path: Path, tables: TableNames) -> None:

@@ -18,9 +18,11 @@ from typing import Any, Self
 from uuid import UUID
 
 from postroom.clock import utcnow
+from postroom.config.tables import TableNames
+from postroom.contracts.inbox import DeadDelivery, DeadQuery, DeliveryState, Known, KnownQuery
+from postroom.contracts.transport import Delivery, Identity
 from postroom.errors import StoreUnavailable
-from postroom.inbox_store import DeadDelivery, DeadQuery, Known, KnownQuery, Outcome
-from postroom.stores._inbox import (
+from postroom.stores.inbox_rows import (
     by_source,
     dead_of,
     dead_row,
@@ -32,14 +34,12 @@ from postroom.stores._inbox import (
     known_parameters,
     query_parameters,
 )
-from postroom.stores._time import microseconds, moment
-from postroom.stores.sqlite.failures import is_full_or_failing, is_not_now
+from postroom.stores.sql.times import microseconds, moment
+from postroom.stores.sqlite.errors import is_full_or_failing, is_not_now
 from postroom.stores.sqlite.file import FileConnection, must_be_there
 from postroom.stores.sqlite.schema import Schema
 from postroom.stores.sqlite.statements import INBOX_FILES, Statements, many
 from postroom.stores.sqlite.writer import Writer, connect
-from postroom.tables import TableNames
-from postroom.transport import Delivery, Identity
 
 ALL = -1
 """SQLite's LIMIT for no limit."""
@@ -51,7 +51,7 @@ def _now() -> int:
 
 @dataclass(slots=True)
 class BlockingSQLiteTransaction:
-    """See `postroom.inbox_store` for what each method promises."""
+    """See `postroom.contracts.inbox` for what each method promises."""
 
     handle: sqlite3.Connection
     statements: Statements
@@ -111,7 +111,7 @@ class SQLiteInboxTransaction:
 
 
 class SQLiteInbox:
-    """See `postroom.inbox_store` for what each method promises."""
+    """See `postroom.contracts.inbox` for what each method promises."""
 
     name = "sqlite"
 
@@ -183,9 +183,9 @@ class SQLiteInbox:
 
         return await self._writer.run(requeue)
 
-    async def counts(self) -> Mapping[str, Mapping[Outcome, int]]:
+    async def counts(self) -> Mapping[str, Mapping[DeliveryState, int]]:
         rows = await self._writer.read(lambda tx: self._statements.run(tx, "inbox_counts").fetchall())
-        counts: dict[str, dict[Outcome, int]] = {}
+        counts: dict[str, dict[DeliveryState, int]] = {}
         for consumer, outcome, number in rows:
             counts.setdefault(consumer, {})[outcome] = number
         return counts

@@ -7,11 +7,11 @@ import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from postroom.store import Lane, Lost, RelayInfo
-from postroom.stores._choose import LostRow, after_a_crash
-from postroom.stores._time import microseconds, moment
+from postroom.contracts.outbox import Lane, OnLeaseLost, RelayInfo
+from postroom.stores.selection import LostRow, after_a_crash
+from postroom.stores.sql.times import microseconds, moment
+from postroom.stores.sqlite.settle import Verdicts
 from postroom.stores.sqlite.statements import Statements
-from postroom.stores.sqlite.verdicts import Verdicts
 
 
 class Lanes:
@@ -55,7 +55,7 @@ class Lanes:
         owner: str,
         limit: int,
         lease: timedelta,
-        lost: Lost,
+        lost: OnLeaseLost,
         gone: Collection[str],
         now: datetime,
     ) -> Sequence[Lane]:
@@ -72,7 +72,7 @@ class Lanes:
             self._let_go(connection, lane, lost, now)
         return sorted((_lane(*row) for row in taken), key=lambda lane: lane.lane)
 
-    def _let_go(self, connection: sqlite3.Connection, lane: int, lost: Lost, now: datetime) -> None:
+    def _let_go(self, connection: sqlite3.Connection, lane: int, lost: OnLeaseLost, now: datetime) -> None:
         """Count an attempt for what an earlier owner had in flight here, and drop its claim (R6)."""
         for seqs, was_alone in self._run(connection, "let_go", lane=lane).fetchall():
             rows = [LostRow._make(row) for row in self._run(connection, "lost", seqs=seqs)]

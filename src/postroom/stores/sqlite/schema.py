@@ -7,10 +7,10 @@ import sqlite3
 from collections.abc import Iterator
 from functools import cache
 
-from postroom.store import Migration
-from postroom.stores._migrate import SINCE, VERSIONS, newest, not_ours, other_lanes, pending, require
-from postroom.stores._sql import read, rename
-from postroom.tables import TableNames
+from postroom.config.tables import TableNames
+from postroom.contracts.outbox import Migration
+from postroom.stores.sql.files import read, rename
+from postroom.stores.sql.migrations import SINCE, VERSIONS, newest, not_ours, other_lanes, pending, require
 
 PACKAGE = "postroom.stores.sqlite"
 log = logging.getLogger(PACKAGE)

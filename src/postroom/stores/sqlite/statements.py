@@ -7,10 +7,10 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from postroom.stores._sql import render, statements
-from postroom.tables import TableNames
+from postroom.config.tables import TableNames
+from postroom.stores.sql.files import render, statements
 
-FILES = ("sql/lanes.sql", "sql/flow.sql", "sql/desk.sql")
+FILES = ("sql/lanes.sql", "sql/outbox.sql", "sql/ops.sql")
 INBOX_FILES = ("sql/inbox.sql",)
 
 

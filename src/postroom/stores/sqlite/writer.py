@@ -15,12 +15,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from postroom.config.tables import TableNames
 from postroom.errors import StoreError, StoreUnavailable
-from postroom.stores._migrate import missing
-from postroom.stores._put import line_hash
-from postroom.stores.sqlite.failures import BUSY_TIMEOUT_SECONDS, is_not_now, translated
+from postroom.stores.sql.insert import line_hash
+from postroom.stores.sql.migrations import missing
+from postroom.stores.sqlite.errors import BUSY_TIMEOUT_SECONDS, is_not_now, translated
 from postroom.stores.sqlite.file import FileConnection, file_of
-from postroom.tables import TableNames
 
 Result = TypeVar("Result")
 VERSION_MIN = (3, 37, 0)

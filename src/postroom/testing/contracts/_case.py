@@ -15,9 +15,20 @@ from typing import Any, TypeVar
 
 import pytest
 
+from postroom.contracts.outbox import (
+    Buried,
+    Claim,
+    Published,
+    Query,
+    Retry,
+    Settled,
+    Settlement,
+    Store,
+    Unsent,
+    Verdict,
+)
 from postroom.errors import TransportRefused, TransportUnavailable
 from postroom.message import Message
-from postroom.store import Buried, Claim, Published, Query, Retry, Settled, Settlement, Store, Unsent, Verdict
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)

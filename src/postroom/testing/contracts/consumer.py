@@ -15,11 +15,11 @@ from typing import Protocol
 import pytest
 
 from postroom.clock import monotonic
+from postroom.contracts.transport import Consumer, Delivery
 from postroom.errors import TransportUnavailable
 from postroom.message import Message
 from postroom.testing.contracts._case import a_message, refused_by
 from postroom.text import is_storable
-from postroom.transport import Consumer, Delivery
 
 PATIENCE = timedelta(seconds=20)
 """How long what must come may take. A dead receiver's messages come back when the broker notices."""

@@ -6,7 +6,7 @@ import asyncio
 from datetime import datetime, timedelta
 
 from postroom.clock import utcnow
-from postroom.store import Buried, Expired, Published, Query, Retry, Settlement, Store, Unsent
+from postroom.contracts.outbox import Buried, Expired, Published, Query, Retry, Settlement, Store, Unsent
 from postroom.testing.contracts._case import (
     LEASE,
     MINUTE,

@@ -16,13 +16,13 @@ from uuid import uuid4
 import pytest
 
 from postroom.clock import utcnow
+from postroom.contracts.inbox import UNFINISHED, DeadQuery, InboxStore, KnownQuery
+from postroom.contracts.transport import Delivery, Identity
 from postroom.errors import StoreError
-from postroom.inbox_store import UNFINISHED, DeadQuery, InboxStore, KnownQuery
 from postroom.message import Message
-from postroom.outbox import Outbox
+from postroom.outbox.outbox import Outbox
 from postroom.testing.contracts._case import HOSTILE_TEXTS, a_message
 from postroom.text import is_storable
-from postroom.transport import Delivery, Identity
 
 BILLING, SHOP = "billing", "shop"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime, timedelta
 
-from postroom.store import Query, RelayInfo, Retry, Store, Unsent
+from postroom.contracts.outbox import Query, RelayInfo, Retry, Store, Unsent
 from postroom.testing.contracts._case import (
     LEASE,
     MINUTE,

@@ -13,18 +13,18 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from postroom.config import RelayConfig
+from postroom.config.values import RelayConfig
+from postroom.contracts.inbox import InboxStore
+from postroom.contracts.outbox import Published, Query, RelayInfo, Settlement, Store
+from postroom.contracts.transport import Delivery
 from postroom.errors import StoreUnavailable
-from postroom.inbox import Inbox, Reception
-from postroom.inbox_store import InboxStore
+from postroom.inbox import Inbox, InboxWorker
 from postroom.message import Message
 from postroom.relay import Relay
 from postroom.relay.routes import Route
-from postroom.store import Published, Query, RelayInfo, Settlement, Store
 from postroom.testing.contracts._case import LEASE, NOON, a_message, a_relay, put, seqs, statuses
 from postroom.testing.contracts.inbox import an_event
 from postroom.testing.waiting import until_async
-from postroom.transport import Delivery
 from postroom.transports.memory import MemoryBroker, MemoryConsumer, MemoryPublisher
 
 ReadOnly: TypeAlias = Callable[[], AbstractContextManager[None]]
@@ -116,7 +116,7 @@ class OutageContract:
             handled.append(message.data)
 
         billing.on("order.paid")(charge if is_async else charge_blocking)
-        reception = Reception(billing, inbox, MemoryConsumer(broker, "orders", group="billing"))
+        reception = InboxWorker(billing, inbox, MemoryConsumer(broker, "orders", group="billing"))
         broker.topics["orders"].append(a_message(data=1))
         with read_only():
             running = asyncio.create_task(reception.run())

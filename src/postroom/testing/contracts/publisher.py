@@ -14,10 +14,7 @@ from typing import Protocol
 
 import pytest
 
-from postroom.errors import TransportRefused, TransportUnavailable
-from postroom.message import Message
-from postroom.testing.contracts._case import a_message, refused_by
-from postroom.transport import (
+from postroom.contracts.transport import (
     KEY_STOPPED,
     NOT_STARTED,
     Envelope,
@@ -28,6 +25,9 @@ from postroom.transport import (
     Sent,
     Unavailable,
 )
+from postroom.errors import TransportRefused, TransportUnavailable
+from postroom.message import Message
+from postroom.testing.contracts._case import a_message, refused_by
 
 TIMEOUT = timedelta(seconds=10)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from postroom.store import Query, Store
+from postroom.contracts.outbox import Query, Store
 from postroom.testing.contracts._case import StoreCase, put
 
 

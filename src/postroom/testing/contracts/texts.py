@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.store import Buried, Query, Retry, Store
+from postroom.contracts.outbox import Buried, Query, Retry, Store
 from postroom.testing.contracts._case import HOSTILE_TEXTS, LEASE, NOON, SECOND, StoreCase, a_relay, put
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from postroom.store import Buried, Query, RelayInfo, Store
+from postroom.contracts.outbox import Buried, Query, RelayInfo, Store
 from postroom.testing.contracts._case import StoreCase, a_relay, needs, put
 
 PATIENCE_SECONDS = 10.0

@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from postroom.config.tables import TableNames
+from postroom.contracts.outbox import Query, Store
 from postroom.errors import DuplicateMessage
 from postroom.message import uuid7
-from postroom.store import Query, Store
-from postroom.tables import TableNames
 from postroom.testing.contracts._case import StoreCase, a_message, a_relay, needs
 
 TABLES = TableNames()

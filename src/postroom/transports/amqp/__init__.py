@@ -23,7 +23,7 @@ except ModuleNotFoundError as exc:
         "RabbitMQ needs aiormq, which is not installed: run `pip install 'postroom[amqp]'`.", extra="amqp"
     ) from exc
 
-from postroom.transport import Consumer, ConsumerOptions, Publisher, TransportOptions
+from postroom.contracts.transport import Consumer, ConsumerOptions, Publisher, TransportOptions
 from postroom.transports import SOURCE_DEFAULT
 from postroom.transports.amqp.consumer import AmqpConsumer
 from postroom.transports.amqp.publisher import AmqpPublisher

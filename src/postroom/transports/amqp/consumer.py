@@ -8,12 +8,14 @@ from contextlib import suppress
 from datetime import timedelta
 
 from postroom.clock import monotonic
+from postroom.contracts.transport import ConsumerCapabilities, Delivery
 from postroom.errors import ConfigError, TransportUnavailable
-from postroom.transport import ConsumerCapabilities, Delivery
 from postroom.transports import GROUP_DEFAULT
-from postroom.transports.amqp import address, answers, wire
-from postroom.transports.amqp.session import Session, open_session
-from postroom.transports.amqp.shelf import Token
+from postroom.transports.amqp.connection import TROUBLE
+from postroom.transports.amqp.inflight import Token
+from postroom.transports.amqp.outcomes import not_let_in
+from postroom.transports.amqp.receiver import AmqpReceiver, open_session
+from postroom.transports.amqp.url import read
 
 OPEN_SECONDS = 5.0
 PREFETCH_DEFAULT = 500
@@ -28,13 +30,13 @@ class AmqpConsumer:
     AmqpConsumer("amqp://app:secret@broker/shop?queue=billing")
     ```
 
-    See `postroom.transport` for what each method promises. A group's queue `orders.billing` is a quorum queue that gives
-    its messages to one receiver at a time; others of the group stand by. What is refused stays in hand until it is due:
-    RabbitMQ itself would put it behind all others.
+    See `postroom.contracts.transport` for what each method promises. A group's queue `orders.billing` is a quorum queue
+    that gives its messages to one receiver at a time; others of the group stand by. What is refused stays in hand until it
+    is due: RabbitMQ itself would put it behind all others.
     """
 
     def __init__(self, url: str, *, group: str | None = None, prefetch: int | None = None) -> None:
-        self._address = address.read(url)
+        self._address = read(url)
         shown = self._address.shown
         if not self._address.exchange and not self._address.queue:
             raise ConfigError(f"{shown} names nothing to receive from; add ?exchange=… or ?queue=….")
@@ -49,7 +51,7 @@ class AmqpConsumer:
                 f"prefetch={prefetch} is not from 1 to {PREFETCH_MAX}; give the number of messages in hand."
             )
         self._group, self._prefetch = group or GROUP_DEFAULT, prefetch or PREFETCH_DEFAULT
-        self._session: Session | None = None
+        self._session: AmqpReceiver | None = None
         self._connecting = asyncio.Lock()
 
     @property
@@ -103,7 +105,7 @@ class AmqpConsumer:
             if session is not None:
                 await session.close()
 
-    async def _ready(self) -> Session:
+    async def _ready(self) -> AmqpReceiver:
         """The session, or a new one where it was lost. A queue that is gone may come back, as a broker may."""
         session = self._session
         if session is not None and session.is_open:
@@ -118,8 +120,8 @@ class AmqpConsumer:
                 raise TransportUnavailable(str(exc)) from None
         return session
 
-    async def _connect(self, until: float) -> Session:
+    async def _connect(self, until: float) -> AmqpReceiver:
         try:
             return await open_session(self._address, self._group, self._prefetch, until)
-        except wire.TROUBLE as exc:
-            raise answers.not_let_in(exc, self._address.shown) from None
+        except TROUBLE as exc:
+            raise not_let_in(exc, self._address.shown) from None

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from postroom.clock import monotonic
-from postroom.transports.amqp import address, answers, wire
-from postroom.transports.amqp.address import Address
+from postroom.transports.amqp.connection import TROUBLE, AmqpConnection, connect
+from postroom.transports.amqp.inspection import Inspected, look_at_exchange, look_at_queue
 from postroom.transports.amqp.management import NODES_GOOD, Management
-from postroom.transports.amqp.probing import Seen, look_at_exchange, look_at_queue
-from postroom.transports.amqp.wire import Wire
-from postroom.transports.starting import not_opened
+from postroom.transports.amqp.outcomes import STEPS, away
+from postroom.transports.amqp.url import AmqpUrl, read
+from postroom.transports.refusals import not_opened
 
 PATIENCE_SECONDS = 10.0
 DELIVERIES_DEFAULT = 20
@@ -31,21 +31,21 @@ async def weaknesses(url: str) -> list[str]:
 
     Nodes, policies and the queues behind an exchange are seen only where the URL has `management=http://…:15672`.
     Raises TransportUnavailable or TransportRefused when the broker cannot be asked."""
-    where = address.read(url)
+    where = read(url)
     until = monotonic() + PATIENCE_SECONDS
     try:
-        connection = await wire.connect(where.server, until)
+        connection = await connect(where.server, until)
         try:
             return await _weaknesses(connection, where, until)
         finally:
             await connection.close()
-    except wire.TROUBLE as exc:
-        found = answers.away(exc, where.shown)
+    except TROUBLE as exc:
+        found = away(exc, where.shown)
         sentence = f"The RabbitMQ at {where.shown} cannot be asked: {found.error}; start it, or correct the URL."
         raise not_opened(found.code, sentence) from None
 
 
-async def _weaknesses(connection: Wire, where: Address, until: float) -> list[str]:
+async def _weaknesses(connection: AmqpConnection, where: AmqpUrl, until: float) -> list[str]:
     management = Management(where) if where.management else None
     queues = [where.queue] if where.queue else []
     found: list[str] = []
@@ -56,7 +56,7 @@ async def _weaknesses(connection: Wire, where: Address, until: float) -> list[st
             queues = await management.queues_of(where.exchange)
             if not queues:
                 found.append(
-                    f"No queue is bound to exchange {where.exchange!r}, so what is sent there comes back: {answers.STEPS}."
+                    f"No queue is bound to exchange {where.exchange!r}, so what is sent there comes back: {STEPS}."
                 )
         found += of_exchange(where.exchange, seen)
     for queue in queues:
@@ -69,7 +69,7 @@ async def _weaknesses(connection: Wire, where: Address, until: float) -> list[st
     return found
 
 
-def of_exchange(name: str, seen: Seen) -> list[str]:
+def of_exchange(name: str, seen: Inspected) -> list[str]:
     """What is weak about an exchange."""
     if not seen.is_there:
         return [f"There is no exchange {name!r}, so nothing can be sent to it: declare it, durable, of type topic."]
@@ -88,7 +88,7 @@ def of_exchange(name: str, seen: Seen) -> list[str]:
     return found
 
 
-def of_queue(name: str, seen: Seen, version: tuple[int, int]) -> list[str]:
+def of_queue(name: str, seen: Inspected, version: tuple[int, int]) -> list[str]:
     """What is weak about a queue at a broker of this version."""
     if not seen.is_there:
         return [f"There is no queue {name!r}: declare it, durable, with x-queue-type=quorum."]

@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote, urlsplit, urlunsplit
 from urllib.request import Request, urlopen
 
 from postroom.errors import TransportUnavailable
-from postroom.transports.amqp.address import Address
+from postroom.transports.amqp.url import AmqpUrl
 from postroom.urls import redact
 
 SECONDS = 5.0
@@ -24,7 +24,7 @@ NODES_GOOD = 3
 class Management:
     """The management of one broker, at the URL that the address names."""
 
-    def __init__(self, where: Address) -> None:
+    def __init__(self, where: AmqpUrl) -> None:
         parts = urlsplit(where.management or "")
         self._shown = redact(where.management or "")
         self._base = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path.rstrip("/"), "", ""))

@@ -9,13 +9,14 @@ from datetime import timedelta
 from aiormq.exceptions import ChannelAccessRefused, ChannelNotFoundEntity
 
 from postroom.clock import monotonic
+from postroom.contracts.transport import Envelope, Outcome, TransportCapabilities, Unavailable
 from postroom.errors import ConfigError, TransportRefused
-from postroom.transport import Envelope, Outcome, TransportCapabilities, Unavailable
-from postroom.transports.amqp import address, answers, wire
-from postroom.transports.amqp.address import Address
-from postroom.transports.amqp.binding import Binding
-from postroom.transports.amqp.line import Line, open_line
-from postroom.transports.amqp.sending import Sending
+from postroom.transports.amqp.batch import Batch
+from postroom.transports.amqp.connection import TROUBLE, in_time
+from postroom.transports.amqp.encoding import Encoding
+from postroom.transports.amqp.outcomes import STEPS, away, not_let_in, words_of
+from postroom.transports.amqp.producer import ProducerConnection, open_line
+from postroom.transports.amqp.url import AmqpUrl, read
 
 OPEN_SECONDS = 5.0
 IDLE_MAX = 8
@@ -36,13 +37,13 @@ class AmqpPublisher:
     def __init__(self, url: str, *, source: str = "postroom") -> None:
         if not source:
             raise ConfigError("source is empty; CloudEvents needs one, like 'https://shop.example'.")
-        self._address = address.read(url)
+        self._address = read(url)
         if self._address.bindings:
             raise ConfigError(
                 f"{self._address.shown} has a binding, which is for receivers; say routing_key=… instead."
             )
-        self._binding = Binding(source)
-        self._idle: list[Line] = []
+        self._binding = Encoding(source)
+        self._idle: list[ProducerConnection] = []
         self._under_way: set[asyncio.Future[None]] = set()
         self._is_open = False
 
@@ -58,8 +59,8 @@ class AmqpPublisher:
         try:
             line = await open_line(self._address.server, until)
             await _check(line, self._address, until)
-        except wire.TROUBLE as exc:
-            raise answers.not_let_in(exc, shown) from None
+        except TROUBLE as exc:
+            raise not_let_in(exc, shown) from None
         self._idle.append(line)
 
     async def publish(self, batch: Sequence[Envelope], *, timeout: timedelta) -> Sequence[Outcome]:
@@ -91,9 +92,9 @@ class AmqpPublisher:
         try:
             # Half of the time, so that there is as much left to send.
             line = await self._line(now + (until - now) / 2)
-        except wire.TROUBLE as exc:
-            return [answers.away(exc, self._address.shown)] * len(batch)
-        sending = Sending(batch, self._address, self._binding, until)
+        except TROUBLE as exc:
+            return [away(exc, self._address.shown)] * len(batch)
+        sending = Batch(batch, self._address, self._binding, until)
         try:
             await sending.run(line)
         except BaseException:
@@ -102,7 +103,7 @@ class AmqpPublisher:
         await self._put_back(line)
         return sending.outcomes
 
-    async def _line(self, until: float) -> Line:
+    async def _line(self, until: float) -> ProducerConnection:
         """A line that takes messages now."""
         while self._idle and not self._idle[-1].wire.is_open:
             self._idle.pop()
@@ -114,14 +115,14 @@ class AmqpPublisher:
             raise
         return line
 
-    async def _put_back(self, line: Line) -> None:
+    async def _put_back(self, line: ProducerConnection) -> None:
         if line.wire.is_open and (len(self._idle) < IDLE_MAX or not self._is_open):
             self._idle.append(line)  # when we are being closed, whoever does that closes it too
         else:
             await line.close()
 
 
-async def _check(line: Line, where: Address, until: float) -> None:
+async def _check(line: ProducerConnection, where: AmqpUrl, until: float) -> None:
     """ConfigError when the URL's exchange or queue is not there."""
     channel, name = line.channel, where.exchange or where.queue
     if not name:
@@ -130,11 +131,11 @@ async def _check(line: Line, where: Address, until: float) -> None:
         channel.exchange_declare(name, passive=True) if where.exchange else channel.queue_declare(name, passive=True)
     )
     try:
-        await wire.in_time(asking, until, line.cut)
+        await in_time(asking, until, line.cut)
     except ChannelNotFoundEntity as exc:
         await line.close()
         raise TransportRefused(
-            f"{where.shown} cannot be written to: {answers.words_of(exc)}; create it ({answers.STEPS}), or correct the URL."
+            f"{where.shown} cannot be written to: {words_of(exc)}; create it ({STEPS}), or correct the URL."
         ) from None
     except ChannelAccessRefused:
         await line.reopen(until)  # whoever may write need not be allowed to look

@@ -9,12 +9,12 @@ except ModuleNotFoundError as exc:
         "Deliveries by HTTP need aiohttp, which is not installed: run `pip install 'postroom[http]'`.", extra="http"
     ) from exc
 
-from postroom.transport import Consumer, ConsumerOptions, Publisher, TransportOptions
+from postroom.contracts.transport import Consumer, ConsumerOptions, Publisher, TransportOptions
 from postroom.transports import SOURCE_DEFAULT
-from postroom.transports.http.desk import PREFETCH_DEFAULT
+from postroom.transports.http.consumer import HttpConsumer
+from postroom.transports.http.open_requests import PREFETCH_DEFAULT
 from postroom.transports.http.publisher import CONCURRENCY_DEFAULT, HttpPublisher
 from postroom.transports.http.receiver import Receiver
-from postroom.transports.http.server import HttpConsumer
 
 __all__ = ["HttpConsumer", "HttpPublisher", "Receiver", "open_consumer", "open_publisher"]
 

@@ -15,9 +15,7 @@ import aiohttp
 from yarl import URL
 
 from postroom.clock import utcnow
-from postroom.errors import ConfigError
-from postroom.message import Message
-from postroom.transport import (
+from postroom.contracts.transport import (
     KEY_STOPPED,
     NOT_STARTED,
     Envelope,
@@ -28,10 +26,12 @@ from postroom.transport import (
     TransportCapabilities,
     Unavailable,
 )
-from postroom.transports.http.addresses import is_literal, is_public
-from postroom.transports.http.answers import cut, outcome_of, read_retry_after
-from postroom.transports.http.binding import headers_of
-from postroom.transports.http.guard import NotPublic, PublicResolver
+from postroom.errors import ConfigError
+from postroom.message import Message
+from postroom.transports.http.encoding import headers_of
+from postroom.transports.http.outcomes import cut, outcome_of, read_retry_after
+from postroom.transports.http.public_ip import is_literal, is_public
+from postroom.transports.http.public_resolver import NotPublic, PublicResolver
 from postroom.transports.http.signature import read_secret
 from postroom.urls import HIDDEN, redact, secrets_in
 

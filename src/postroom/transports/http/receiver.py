@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any
 
-from postroom.transports.http.desk import Desk
-from postroom.transports.http.replies import Answer
+from postroom.transports.http.open_requests import OpenRequests
+from postroom.transports.http.responses import Answer
 
 Event = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Event]]
@@ -18,7 +18,7 @@ class HungUp(Exception):
     """The sender went away before it had said all. Caught where the request is answered."""
 
 
-class Receiver(Desk):
+class Receiver(OpenRequests):
     """Take webhooks in an application of your own, and hand them out as any `Consumer` does.
 
     ```python

@@ -28,7 +28,7 @@ except ModuleNotFoundError as exc:
         extra="kafka",
     ) from exc
 
-from postroom.transport import Consumer, ConsumerOptions, Publisher, TransportOptions
+from postroom.contracts.transport import Consumer, ConsumerOptions, Publisher, TransportOptions
 from postroom.transports import GROUP_DEFAULT, SOURCE_DEFAULT
 from postroom.transports.kafka.consumer import PREFETCH_DEFAULT, KafkaConsumer
 from postroom.transports.kafka.publisher import KafkaPublisher

@@ -8,11 +8,11 @@ from contextlib import suppress
 from datetime import timedelta
 
 from postroom.clock import monotonic
+from postroom.contracts.transport import ConsumerCapabilities, Delivery
 from postroom.errors import ConfigError, TransportUnavailable
-from postroom.transport import ConsumerCapabilities, Delivery
 from postroom.transports.kafka import subscription
-from postroom.transports.kafka.hands import Hands
-from postroom.transports.kafka.reader import OPEN_SECONDS, Reader
+from postroom.transports.kafka.inflight import InFlight
+from postroom.transports.kafka.receiver import OPEN_SECONDS, KafkaReceiver
 
 PREFETCH_DEFAULT = 500
 
@@ -33,8 +33,8 @@ class KafkaConsumer:
             raise ConfigError(f"prefetch is {prefetch}; give 1 or more.", prefetch=prefetch)
         self._subscription = subscription.read(url, group)
         self._prefetch = prefetch
-        self._hands = Hands(prefetch)
-        self._reader: Reader | None = None
+        self._hands = InFlight(prefetch)
+        self._reader: KafkaReceiver | None = None
         self._news = asyncio.Event()
         """Something changed: there may be something to receive, or to raise."""
 
@@ -48,8 +48,8 @@ class KafkaConsumer:
             return
         # Hands of its own: the last reader may still be leaving.
         self._hands.lose_all()
-        self._hands = Hands(self._prefetch)
-        reader = self._reader = Reader(self._subscription, self._hands, self._teller())
+        self._hands = InFlight(self._prefetch)
+        reader = self._reader = KafkaReceiver(self._subscription, self._hands, self._teller())
         reader.start()
         with suppress(TimeoutError):
             # The reader itself gives up looking for the topics after so long; then the group has as long again.
@@ -108,7 +108,7 @@ class KafkaConsumer:
         self._check(reader)
         return [] if reader.is_in_doubt else self._hands.take(limit, now)
 
-    def _check(self, reader: Reader) -> None:
+    def _check(self, reader: KafkaReceiver) -> None:
         """Raise what keeps us from receiving."""
         if reader.ended is not None:
             self._reader = None

@@ -15,7 +15,7 @@ from confluent_kafka.admin._metadata import ClusterMetadata
 from confluent_kafka.admin._resource import ResourceType
 
 from postroom.errors import TransportUnavailable
-from postroom.transports.kafka.settings import LOG, REFUSED_BY_BOTH, split
+from postroom.transports.kafka.url import LOG, REFUSED_BY_BOTH, split
 
 ASK_SECONDS = 5.0
 REPLICAS = 3

@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from postroom.transport import Unavailable
+from postroom.contracts.transport import Unavailable
 
 _BROKER = re.compile(r"/(\d+): ")
 """How librdkafka names a broker in what it says of one: host:port/id."""

@@ -12,12 +12,13 @@ from datetime import timedelta
 from confluent_kafka import KafkaException
 
 from postroom.clock import monotonic
+from postroom.contracts.transport import Envelope, Outcome, TransportCapabilities, Unavailable
 from postroom.errors import ConfigError, TransportRefused
-from postroom.transport import Envelope, Outcome, TransportCapabilities, Unavailable
-from postroom.transports.kafka import answers, settings
-from postroom.transports.kafka.binding import Binding
-from postroom.transports.kafka.line import Line
-from postroom.transports.kafka.sending import Sending
+from postroom.transports.kafka.batch import Batch
+from postroom.transports.kafka.encoding import Encoding
+from postroom.transports.kafka.outcomes import not_answered
+from postroom.transports.kafka.producer import ProducerConnection
+from postroom.transports.kafka.url import read
 
 OPEN_SECONDS = 5.0
 AT_ONCE = 10_000
@@ -40,9 +41,9 @@ class KafkaPublisher:
     def __init__(self, url: str, *, source: str = "postroom") -> None:
         if not source:
             raise ConfigError("source is empty; CloudEvents needs one, like 'https://shop.example'.")
-        self._settings = settings.read(url)
-        self._binding = Binding(source)
-        self._idle: deque[Line] = deque()
+        self._settings = read(url)
+        self._binding = Encoding(source)
+        self._idle: deque[ProducerConnection] = deque()
         self._threads: ThreadPoolExecutor | None = None
 
     @property
@@ -63,7 +64,7 @@ class KafkaPublisher:
         seconds = timeout.total_seconds()
         # A little less than it has, so that the answer is there in time.
         until = monotonic() + seconds - min(0.1 * seconds, 0.25)
-        sending = Sending(batch, self._settings.topic, self._binding.headers_of, until)
+        sending = Batch(batch, self._settings.topic, self._binding.headers_of, until)
         line = self._ready_line(sending)
         if line is not None:
             # Handing over waits for nobody: in a thread it would only fight for the interpreter with what else is under way.
@@ -77,7 +78,7 @@ class KafkaPublisher:
             await asyncio.to_thread(threads.shutdown)
             await asyncio.to_thread(self._idle.clear)
 
-    def _ready_line(self, sending: Sending) -> Line | None:
+    def _ready_line(self, sending: Batch) -> ProducerConnection | None:
         """A line that delivered just now, to all of these topics: nobody need be asked."""
         if len(sending.outcomes) > AT_ONCE or not self._idle:
             return None
@@ -87,7 +88,7 @@ class KafkaPublisher:
         self._idle.append(line)
         return None
 
-    def _send(self, sending: Sending, line: Line | None) -> Sequence[Outcome]:
+    def _send(self, sending: Batch, line: ProducerConnection | None) -> Sequence[Outcome]:
         """Send it, or see it through where it was handed over to this line already."""
         places = range(len(sending.outcomes))
         if line is not None:
@@ -103,14 +104,16 @@ class KafkaPublisher:
         if not line.is_spent:
             self._idle.append(line)
         with suppress(KafkaException):
-            sending.go_again(lambda alone: Line(self._settings.alone() if alone else self._settings.producer))
+            sending.go_again(
+                lambda alone: ProducerConnection(self._settings.alone() if alone else self._settings.producer)
+            )
         return sending.outcomes
 
-    def _line(self) -> Line:
+    def _line(self) -> ProducerConnection:
         try:
             return self._idle.pop()
         except IndexError:
-            return Line(self._settings.producer)
+            return ProducerConnection(self._settings.producer)
 
     def _look(self) -> None:
         line, topic, shown = self._line(), self._settings.topic, self._settings.shown
@@ -121,7 +124,7 @@ class KafkaPublisher:
                 return
             wrong = line.look([topic], until)
         except KafkaException:
-            raise answers.not_answered(line.noted, shown) from None
+            raise not_answered(line.noted, shown) from None
         finally:
             self._idle.append(line)
         if topic in wrong:

@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import Consumer
 
 from postroom.errors import ConfigError
-from postroom.transports.kafka.settings import EXAMPLE, OURS, REFUSED_BY_BOTH, split, try_out
+from postroom.transports.kafka.url import EXAMPLE, OURS, REFUSED_BY_BOTH, split, try_out
 
 OWN: dict[str, Any] = {
     # What was done is committed by us, and nothing else is.

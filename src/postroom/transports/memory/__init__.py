@@ -6,8 +6,8 @@ same for all of this process.
 
 from __future__ import annotations
 
+from postroom.contracts.transport import Consumer, ConsumerOptions, Publisher, TransportOptions
 from postroom.errors import ConfigError
-from postroom.transport import Consumer, ConsumerOptions, Publisher, TransportOptions
 from postroom.transports import GROUP_DEFAULT
 from postroom.transports.memory.broker import TOPIC_DEFAULT, MemoryBroker
 from postroom.transports.memory.consumer import PREFETCH_DEFAULT, MemoryConsumer

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from postroom.clock import monotonic
+from postroom.contracts.transport import ConsumerCapabilities, Delivery
 from postroom.errors import InvalidMessage, TransportRefused, TransportUnavailable
 from postroom.message import Message, cloudevent, from_cloudevent
 from postroom.text import is_storable
-from postroom.transport import ConsumerCapabilities, Delivery
 from postroom.transports.memory.broker import Group, MemoryBroker, Open
 
 PREFETCH_DEFAULT = 1_000
@@ -18,7 +18,7 @@ LOOK_SECONDS = 0.002
 
 
 class MemoryConsumer:
-    """See `postroom.transport` for what each method promises."""
+    """See `postroom.contracts.transport` for what each method promises."""
 
     def __init__(self, broker: MemoryBroker, topic: str, *, group: str, prefetch: int = PREFETCH_DEFAULT) -> None:
         self._broker, self._topic, self._name, self._prefetch = broker, topic, group, prefetch

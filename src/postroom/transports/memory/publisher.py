@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from postroom.errors import TransportRefused, TransportUnavailable
-from postroom.transport import (
+from postroom.contracts.transport import (
     KEY_STOPPED,
     Envelope,
     Failed,
@@ -16,11 +15,12 @@ from postroom.transport import (
     TransportCapabilities,
     Unavailable,
 )
+from postroom.errors import TransportRefused, TransportUnavailable
 from postroom.transports.memory.broker import TOPIC_DEFAULT, MemoryBroker
 
 
 class MemoryPublisher:
-    """See `postroom.transport` for what each method promises."""
+    """See `postroom.contracts.transport` for what each method promises."""
 
     def __init__(self, broker: MemoryBroker, *, topic: str = TOPIC_DEFAULT) -> None:
         self._broker, self._topic = broker, topic

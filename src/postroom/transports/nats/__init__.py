@@ -21,7 +21,7 @@ except ModuleNotFoundError as exc:
         "Deliveries to NATS need nats-py, which is not installed: run `pip install 'postroom[nats]'`.", extra="nats"
     ) from exc
 
-from postroom.transport import Consumer, ConsumerOptions, Publisher, TransportOptions
+from postroom.contracts.transport import Consumer, ConsumerOptions, Publisher, TransportOptions
 from postroom.transports import GROUP_DEFAULT, SOURCE_DEFAULT
 from postroom.transports.nats.consumer import PREFETCH_DEFAULT, NatsConsumer
 from postroom.transports.nats.publisher import NatsPublisher

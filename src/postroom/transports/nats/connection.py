@@ -17,8 +17,8 @@ from nats.aio.client import Client
 from nats.errors import Error
 
 from postroom.clock import monotonic
-from postroom.transports.nats.settings import Settings
-from postroom.transports.starting import not_opened, why_not
+from postroom.transports.nats.url import NatsUrl
+from postroom.transports.refusals import not_opened, why_not
 
 LOG = logging.getLogger("postroom.nats")
 CONNECT_SECONDS = 5.0
@@ -111,7 +111,7 @@ class Connection:
             self.when_closed()
 
 
-async def connect(settings: Settings, seconds: float = CONNECT_SECONDS) -> Connection:
+async def connect(settings: NatsUrl, seconds: float = CONNECT_SECONDS) -> Connection:
     """A new connection; TransportUnavailable when there is none to be had in that time, TransportRefused when the server, or
     the system, says that the URL is wrong."""
     made = Connection()

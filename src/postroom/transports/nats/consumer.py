@@ -12,12 +12,13 @@ from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo, DeliverPolicy
 from nats.js.errors import APIError, NotFoundError
 
 from postroom.clock import monotonic
+from postroom.contracts.transport import ConsumerCapabilities, Delivery
 from postroom.errors import ConfigError, TransportRefused, TransportUnavailable
-from postroom.transport import ConsumerCapabilities, Delivery
-from postroom.transports.nats import settings, streams
+from postroom.transports.nats import streams
 from postroom.transports.nats.connection import CONNECT_SECONDS, LOG, Connection, connect
-from postroom.transports.nats.hand import Hold
-from postroom.transports.nats.pulling import ACK, NAK, TERM, Pulling
+from postroom.transports.nats.inflight import InFlightMessage
+from postroom.transports.nats.receiver import ACK, NAK, TERM, NatsReceiver
+from postroom.transports.nats.url import group_name, read
 
 PREFETCH_DEFAULT = 200
 
@@ -29,15 +30,15 @@ class NatsConsumer:
     NatsConsumer("nats://broker:4222/ORDERS?subject=orders.*&ack_wait=15s", group="billing")
     ```
 
-    Without a subject all of the stream is read. See `postroom.transport` for what each method promises.
+    Without a subject all of the stream is read. See `postroom.contracts.transport` for what each method promises.
     """
 
     def __init__(self, url: str, *, group: str = "postroom", prefetch: int = PREFETCH_DEFAULT) -> None:
         if prefetch < 1:
             raise ConfigError(f"prefetch is {prefetch}; give 1 or more.", prefetch=prefetch)
-        self._settings = settings.read(url)
-        self._group, self._prefetch = settings.group_name(group), prefetch
-        self._pulling: Pulling | None = None
+        self._settings = read(url)
+        self._group, self._prefetch = group_name(group), prefetch
+        self._pulling: NatsReceiver | None = None
         self._is_closed = True
 
     @property
@@ -101,12 +102,12 @@ class NatsConsumer:
             pulling.end()
             await pulling.connection.drop()
 
-    async def _settle(self, hold: Hold, word: bytes) -> None:
+    async def _settle(self, hold: InFlightMessage, word: bytes) -> None:
         pulling = self._pulling
         if pulling is not None and not pulling.is_over and pulling.hand.settle(hold):
             await pulling.tell(hold, word)
 
-    async def _renew(self, old: Pulling | None) -> Pulling:
+    async def _renew(self, old: NatsReceiver | None) -> NatsReceiver:
         if old is not None:
             self._pulling = None
             await old.connection.drop()
@@ -116,12 +117,12 @@ class NatsConsumer:
             # It was there when we began: somebody may be making it anew.
             raise TransportUnavailable(str(exc)) from exc
 
-    async def _connect(self, *, warn: bool = False) -> Pulling:
+    async def _connect(self, *, warn: bool = False) -> NatsReceiver:
         connection = await connect(self._settings)
         try:
             config = await streams.config_of(connection, self._settings)
             found = await self._consumer(connection)
-            pulling = Pulling(
+            pulling = NatsReceiver(
                 connection,
                 self._settings.stream,
                 self._group,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from postroom.transports.nats import settings, streams
+from postroom.transports.nats import streams
+from postroom.transports.nats import url as settings
 from postroom.transports.nats.connection import connect
 from postroom.transports.nats.interest import unread_at
 

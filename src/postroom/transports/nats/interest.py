@@ -14,10 +14,10 @@ from nats.errors import Error
 from nats.js.api import ConsumerInfo, RetentionPolicy, StreamConfig
 
 from postroom.clock import monotonic
-from postroom.transport import Outcome, Rejected, Unavailable
+from postroom.contracts.transport import Outcome, Rejected, Unavailable
 from postroom.transports.nats import streams
 from postroom.transports.nats.connection import CONNECT_SECONDS, Connection
-from postroom.transports.nats.settings import Settings, covers
+from postroom.transports.nats.url import NatsUrl, covers
 
 BELIEVED_SECONDS = 30.0
 """So long it is believed by what a stream keeps messages: that can be changed under us."""
@@ -54,7 +54,7 @@ def is_read(filters: Filters, subject: str) -> bool:
     return any(not each or covers(each, subject) for each in filters)
 
 
-def unread(config: StreamConfig, filters: Filters, settings: Settings) -> list[str]:
+def unread(config: StreamConfig, filters: Filters, settings: NatsUrl) -> list[str]:
     """What is lost at once, in a sentence with the remedy: for whoever starts, and for the doctor."""
     if not is_by_interest(config) or (filters and (settings.subject is None or is_read(filters, settings.subject))):
         return []
@@ -64,7 +64,7 @@ def unread(config: StreamConfig, filters: Filters, settings: Settings) -> list[s
     return [f"{lost}, so the relay waits. {first}; or use retention limits."]
 
 
-async def unread_at(connection: Connection, config: StreamConfig, settings: Settings) -> list[str]:
+async def unread_at(connection: Connection, config: StreamConfig, settings: NatsUrl) -> list[str]:
     """The same, asking the server; nothing where it does not tell, or is away by now."""
     if not is_by_interest(config):
         return []
@@ -78,7 +78,7 @@ async def unread_at(connection: Connection, config: StreamConfig, settings: Sett
 class Interest:
     """What a publisher knows of its stream's consumers."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: NatsUrl) -> None:
         self._settings = settings
         self._is_asked_for = False
         self._known_until = float("-inf")

@@ -12,13 +12,15 @@ from nats.errors import Error
 from nats.js.errors import NotFoundError
 
 from postroom.clock import monotonic
+from postroom.contracts.transport import Envelope, Outcome, TransportCapabilities, Unavailable
 from postroom.errors import ConfigError, TransportError, TransportRefused
-from postroom.transport import Envelope, Outcome, TransportCapabilities, Unavailable
-from postroom.transports.nats import answers, settings, streams
-from postroom.transports.nats.binding import Binding
+from postroom.transports.nats import streams
 from postroom.transports.nats.connection import CONNECT_SECONDS, LOG
+from postroom.transports.nats.encoding import Encoding
 from postroom.transports.nats.interest import Interest, unread_at
-from postroom.transports.nats.line import Line, open_line
+from postroom.transports.nats.outcomes import NO_RESPONDERS, is_full, never_fits, unanswered_for
+from postroom.transports.nats.producer import ProducerConnection, open_line
+from postroom.transports.nats.url import is_subject, read
 
 START_SHARE = 0.75
 """Nothing is begun in the last quarter of the time: it would have less of it than the first, and fail for that alone."""
@@ -39,14 +41,14 @@ class NatsPublisher:
     def __init__(self, url: str, *, source: str = "postroom") -> None:
         if not source:
             raise ConfigError("source is empty; CloudEvents needs one, like 'https://shop.example'.")
-        self._settings = settings.read(url)
-        if self._settings.subject is not None and not settings.is_subject(self._settings.subject):
+        self._settings = read(url)
+        if self._settings.subject is not None and not is_subject(self._settings.subject):
             raise ConfigError(
                 f"{self._settings.shown} has a wildcard in its subject; name one subject to send to, like orders.paid."
             )
-        self._binding = Binding(source, self._settings.stream)
+        self._binding = Encoding(source, self._settings.stream)
         self._interest = Interest(self._settings)
-        self._idle: deque[Line] = deque()
+        self._idle: deque[ProducerConnection] = deque()
         self._busy: set[asyncio.Task[list[Outcome]]] = set()
         self._is_open = False
 
@@ -102,9 +104,9 @@ class NatsPublisher:
         try:
             line.refused = await self._interest.refused(line.connection, partial(line.subjects_of, batch), until)
             outcomes = await line.send(batch, last_start=begin + seconds * START_SHARE, until=until)
-            if answers.NO_RESPONDERS in outcomes:
+            if NO_RESPONDERS in outcomes:
                 outcomes = await self._explain(line, batch, outcomes, until)
-            if any(map(answers.is_full, outcomes)):
+            if any(map(is_full, outcomes)):
                 outcomes = await self._find_what_never_fits(line, batch, outcomes, until)
         except BaseException:
             await line.connection.drop()
@@ -115,7 +117,7 @@ class NatsPublisher:
             await line.connection.drop()
         return outcomes
 
-    async def _line(self, seconds: float) -> Line:
+    async def _line(self, seconds: float) -> ProducerConnection:
         """One that answers; TransportUnavailable when none can be had."""
         begin = monotonic()
         while self._idle:
@@ -126,7 +128,7 @@ class NatsPublisher:
         return await open_line(self._settings, self._binding, max(seconds - (monotonic() - begin), 0.05))
 
     async def _find_what_never_fits(
-        self, line: Line, batch: Sequence[Envelope], outcomes: list[Outcome], until: float
+        self, line: ProducerConnection, batch: Sequence[Envelope], outcomes: list[Outcome], until: float
     ) -> list[Outcome]:
         """A full stream is waited for, but not by a message that is larger than all of it: that would wait for ever."""
         try:
@@ -135,14 +137,12 @@ class NatsPublisher:
         except (TimeoutError, OSError, Error):
             return outcomes
         return [
-            answers.never_fits(outcome, line.size_of(envelope), room) or outcome
-            if answers.is_full(outcome)
-            else outcome
+            never_fits(outcome, line.size_of(envelope), room) or outcome if is_full(outcome) else outcome
             for envelope, outcome in zip(batch, outcomes, strict=True)
         ]
 
     async def _explain(
-        self, line: Line, batch: Sequence[Envelope], outcomes: list[Outcome], until: float
+        self, line: ProducerConnection, batch: Sequence[Envelope], outcomes: list[Outcome], until: float
     ) -> list[Outcome]:
         """Nobody answered for some subjects: is it the subject, the stream, or JetStream itself?"""
         patterns: list[str] | None
@@ -153,15 +153,15 @@ class NatsPublisher:
             patterns = None
         except (TimeoutError, OSError, Error) as exc:
             away = Unavailable("JETSTREAM_AWAY", f"JetStream does not answer: {exc}")
-            return [away if outcome is answers.NO_RESPONDERS else outcome for outcome in outcomes]
+            return [away if outcome is NO_RESPONDERS else outcome for outcome in outcomes]
         return [
-            answers.unanswered_for(
+            unanswered_for(
                 line.subject_of(envelope) or "",
                 of_the_url=line.is_of_the_url(envelope),
                 stream=self._settings.stream,
                 patterns=patterns,
             )
-            if outcome is answers.NO_RESPONDERS
+            if outcome is NO_RESPONDERS
             else outcome
             for envelope, outcome in zip(batch, outcomes, strict=True)
         ]

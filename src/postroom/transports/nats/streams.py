@@ -11,7 +11,7 @@ from nats.js.errors import NotFoundError, ServiceUnavailableError
 from postroom.durations import format_duration
 from postroom.errors import TransportRefused, TransportUnavailable
 from postroom.transports.nats.connection import CONNECT_SECONDS, Connection
-from postroom.transports.nats.settings import Settings, covers, is_subject
+from postroom.transports.nats.url import NatsUrl, covers, is_subject
 
 REPLICAS = 3
 WINDOW_ENOUGH = timedelta(minutes=10)
@@ -27,7 +27,7 @@ async def info_of(connection: Connection, stream: str) -> StreamConfig:
     return config
 
 
-async def config_of(connection: Connection, settings: Settings) -> StreamConfig:
+async def config_of(connection: Connection, settings: NatsUrl) -> StreamConfig:
     """The same; TransportRefused when there is no such stream, TransportUnavailable when JetStream does not answer."""
     try:
         return await info_of(connection, settings.stream)
@@ -47,7 +47,7 @@ async def config_of(connection: Connection, settings: Settings) -> StreamConfig:
         ) from None
 
 
-def unusable(config: StreamConfig, settings: Settings) -> list[str]:
+def unusable(config: StreamConfig, settings: NatsUrl) -> list[str]:
     """Why nothing can be sent there: what can never work."""
     shown, subject, found = settings.shown, settings.subject, []
     if config.no_ack:
@@ -59,7 +59,7 @@ def unusable(config: StreamConfig, settings: Settings) -> list[str]:
     return found
 
 
-def weaknesses_of(config: StreamConfig, settings: Settings) -> list[str]:
+def weaknesses_of(config: StreamConfig, settings: NatsUrl) -> list[str]:
     """What makes a confirmed message less than safe, a sentence each, with the remedy."""
     name, found = settings.shown, []
     if config.storage == StorageType.MEMORY:
@@ -89,7 +89,7 @@ def weaknesses_of(config: StreamConfig, settings: Settings) -> list[str]:
     return found
 
 
-def forgets_soon(config: StreamConfig, settings: Settings) -> list[str]:
+def forgets_soon(config: StreamConfig, settings: NatsUrl) -> list[str]:
     """How long the stream knows a message again, where that is short."""
     window = timedelta(seconds=config.duplicate_window or 0)
     if window >= WINDOW_ENOUGH:

@@ -24,7 +24,7 @@ except ModuleNotFoundError as exc:
         extra="redis",
     ) from exc
 
-from postroom.transport import Consumer, ConsumerOptions, Publisher, TransportOptions
+from postroom.contracts.transport import Consumer, ConsumerOptions, Publisher, TransportOptions
 from postroom.transports import GROUP_DEFAULT, SOURCE_DEFAULT
 from postroom.transports.redis_streams.consumer import PREFETCH_DEFAULT, RedisConsumer
 from postroom.transports.redis_streams.publisher import RedisPublisher

@@ -14,13 +14,15 @@ from typing import Any, NoReturn
 from redis.exceptions import RedisError
 
 from postroom.clock import monotonic
+from postroom.contracts.transport import ConsumerCapabilities, Delivery
 from postroom.errors import ConfigError, TransportError, TransportRefused, TransportUnavailable
-from postroom.transport import ConsumerCapabilities, Delivery
-from postroom.transports.redis_streams import answers, server, settings
-from postroom.transports.redis_streams.hand import Entry, Hand
-from postroom.transports.redis_streams.session import Session
-from postroom.transports.redis_streams.wire import Away, Lost, whole
-from postroom.transports.starting import not_opened
+from postroom.transports.redis_streams import server
+from postroom.transports.redis_streams.connection import Away, Lost, whole
+from postroom.transports.redis_streams.inflight import Entry, InFlight
+from postroom.transports.redis_streams.outcomes import code_of, told, why_away
+from postroom.transports.redis_streams.receiver import RedisReceiver
+from postroom.transports.redis_streams.url import EXAMPLE, read
+from postroom.transports.refusals import not_opened
 
 PREFETCH_DEFAULT = 1_000
 OPEN_SECONDS = 5.0
@@ -29,7 +31,7 @@ AGAIN_SECONDS = 0.1
 
 
 class RedisConsumer:
-    """See `postroom.transport` for what each method promises.
+    """See `postroom.contracts.transport` for what each method promises.
 
     ```python
     RedisConsumer("redis://server:6379/orders?hold=30", group="billing")
@@ -40,17 +42,15 @@ class RedisConsumer:
     """
 
     def __init__(self, url: str, *, group: str = "postroom", prefetch: int = PREFETCH_DEFAULT) -> None:
-        self._settings = settings.read(url)
+        self._settings = read(url)
         if self._settings.stream is None:
-            raise ConfigError(
-                f"{self._settings.shown} names no stream to receive from; give one, as {settings.EXAMPLE} does."
-            )
+            raise ConfigError(f"{self._settings.shown} names no stream to receive from; give one, as {EXAMPLE} does.")
         if prefetch < 1:
             raise ConfigError(f"prefetch is {prefetch}; give 1 or more.", prefetch=prefetch)
         self._stream, self._group, self._prefetch = self._settings.stream, group, prefetch
         self._name = self._settings.name or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
-        self._hand = Hand()
-        self._session: Session | None = None
+        self._hand = InFlight()
+        self._session: RedisReceiver | None = None
         self._gone: str | None = None
         """Why nothing can be received until a person has looked."""
         self._is_open = False
@@ -154,12 +154,12 @@ class RedisConsumer:
         the whole stream."""
         return min(limit, self._room(), self._prefetch - self._hand.waiting)
 
-    def _waking(self, session: Session, until: float, limit: int) -> float:
+    def _waking(self, session: RedisReceiver, until: float, limit: int) -> float:
         """When there may be something to do that nobody tells us of."""
         due = self._hand.next_due(monotonic())
         return min(until, due, session.look_at) if self._wanted(limit) > 0 else min(until, due)
 
-    async def _refill(self, session: Session, limit: int) -> None:
+    async def _refill(self, session: RedisReceiver, limit: int) -> None:
         """What others left, and what is new: as much as there is room for."""
         session.check()
         number = self._wanted(limit)
@@ -168,7 +168,7 @@ class RedisConsumer:
         if number > 0 and session.is_settled and not self._hand.ready(1, monotonic()):
             session.start_reading(number)
 
-    async def _next(self, session: Session, limit: int) -> list[Entry]:
+    async def _next(self, session: RedisReceiver, limit: int) -> list[Entry]:
         """What can be given out now, and it is."""
         entries = self._hand.ready(min(limit, self._room()), monotonic())
         if again := [entry.id for entry in entries if entry.was_refused]:
@@ -185,16 +185,16 @@ class RedisConsumer:
 
     # ── the connection ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    async def _connect(self, seconds: float) -> Session:
-        session = Session(self._settings, self._group, self._name, self._hand)
+    async def _connect(self, seconds: float) -> RedisReceiver:
+        session = RedisReceiver(self._settings, self._group, self._name, self._hand)
         await session.connect(seconds)
         return session
 
-    async def _begin(self, session: Session) -> None:
+    async def _begin(self, session: RedisReceiver) -> None:
         await session.begin()
         self._session = session
 
-    async def _again(self, until: float) -> Session:
+    async def _again(self, until: float) -> RedisReceiver:
         """A new session, as soon as the server is back; TransportUnavailable when that is not in time."""
         if self._gone is not None:
             raise TransportError(self._gone)
@@ -226,21 +226,21 @@ class RedisConsumer:
                 "it; look what is missing, then open the receiver again, which reads the stream from its beginning."
             )
             raise TransportError(self._gone) from None
-        said = answers.told(trouble) if isinstance(trouble, RedisError) else str(trouble)
+        said = told(trouble) if isinstance(trouble, RedisError) else str(trouble)
         raise TransportUnavailable(f"Nothing can be received from {self._settings.shown}: {said}.") from None
 
-    async def _make_group(self, session: Session) -> None:
+    async def _make_group(self, session: RedisReceiver) -> None:
         command: list[Any] = ["XGROUP", "CREATE", self._stream, self._group, "0"]
         (answer,) = await session.control.ask(command + ["MKSTREAM"] * self._settings.create, seconds=OPEN_SECONDS)
-        if not isinstance(answer, RedisError) or answers.code_of(answer) == "BUSYGROUP":
+        if not isinstance(answer, RedisError) or code_of(answer) == "BUSYGROUP":
             return
-        said = answers.told(answer)
-        if answers.code_of(answer) == "WRONGTYPE" or "requires the key to exist" in said:
+        said = told(answer)
+        if code_of(answer) == "WRONGTYPE" or "requires the key to exist" in said:
             raise TransportRefused(
                 f"{self._settings.shown} is no stream to receive from ({said}); correct the URL, or create it."
             )
         raise not_opened(
-            answers.why_away(answer), f"Nothing can be received from {self._settings.shown}: {said}; correct the URL."
+            why_away(answer), f"Nothing can be received from {self._settings.shown}: {said}; correct the URL."
         )
 
 
@@ -248,5 +248,5 @@ def _is_group_gone(trouble: Exception) -> bool:
     """By one of two words: the second is for who was waiting for a stream that is deleted."""
     if not isinstance(trouble, RedisError):
         return False
-    said = answers.told(trouble)
+    said = told(trouble)
     return said.startswith("NOGROUP") or (said.startswith("UNBLOCKED") and "no longer exists" in said)

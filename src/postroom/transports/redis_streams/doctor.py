@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from postroom.transports.redis_streams import server, settings
+from postroom.transports.redis_streams import server
+from postroom.transports.redis_streams.connection import Away, Lost, RedisConnection
 from postroom.transports.redis_streams.server import Facts
-from postroom.transports.redis_streams.settings import Settings
-from postroom.transports.redis_streams.wire import Away, Lost, Wire
-from postroom.transports.starting import not_opened
+from postroom.transports.redis_streams.url import RedisUrl, read
+from postroom.transports.refusals import not_opened
 
 SECONDS = 5.0
 
 
 async def weaknesses(url: str) -> list[str]:
     """A sentence for each weakness, with its remedy; none when all is well. Raises TransportUnavailable, ConfigError."""
-    chosen = settings.read(url)
-    wire = Wire(chosen)
+    chosen = read(url)
+    wire = RedisConnection(chosen)
     try:
         await wire.connect(SECONDS)
         facts = await server.ask(wire, SECONDS)
@@ -28,7 +28,7 @@ async def weaknesses(url: str) -> list[str]:
     return list(judge(facts, chosen))
 
 
-def judge(facts: Facts, chosen: Settings) -> Iterator[str]:
+def judge(facts: Facts, chosen: RedisUrl) -> Iterator[str]:
     """The same, of what is known already."""
     if facts.is_cluster:
         yield "It is a node of a cluster, which Postroom does not speak to; give a server that has all streams."
@@ -46,7 +46,7 @@ def judge(facts: Facts, chosen: Settings) -> Iterator[str]:
     yield from _replicas(facts, chosen)
 
 
-def _disk(facts: Facts, chosen: Settings) -> Iterator[str]:
+def _disk(facts: Facts, chosen: RedisUrl) -> Iterator[str]:
     if facts.has_aof is None:
         yield "It does not tell whether it keeps an append-only file; make sure that appendonly is yes."
     elif not facts.has_aof:
@@ -62,7 +62,7 @@ def _disk(facts: Facts, chosen: Settings) -> Iterator[str]:
         yield "appendfsync is no, so waitaof=1 waits for the system's next flush; set appendfsync everysec, or always."
 
 
-def _replicas(facts: Facts, chosen: Settings) -> Iterator[str]:
+def _replicas(facts: Facts, chosen: RedisUrl) -> Iterator[str]:
     if facts.is_replica:
         return
     if facts.replicas is not None and facts.replicas < max(chosen.wait, 1):

@@ -11,17 +11,18 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from postroom.clock import monotonic
+from postroom.contracts.transport import NOT_STARTED, Envelope, Failed, Outcome, TransportCapabilities, Unavailable
 from postroom.errors import ConfigError, TransportRefused, TransportUnavailable
-from postroom.transport import NOT_STARTED, Envelope, Failed, Outcome, TransportCapabilities, Unavailable
-from postroom.transports.redis_streams import answers, settings
-from postroom.transports.redis_streams.binding import Binding
-from postroom.transports.redis_streams.confirming import Confirmation
-from postroom.transports.redis_streams.script import Script
-from postroom.transports.redis_streams.sending import UNWRITABLE, Chunk, Sending
+from postroom.transports.redis_streams.add_script import Script
+from postroom.transports.redis_streams.batch import UNWRITABLE, Batch, Chunk
+from postroom.transports.redis_streams.confirmation import Confirmation
+from postroom.transports.redis_streams.connection import Away, Lost, RedisConnection, pack
+from postroom.transports.redis_streams.encoding import Encoding
+from postroom.transports.redis_streams.outcomes import code_of, ran_nothing, told
+from postroom.transports.redis_streams.producer import ProducerConnections
 from postroom.transports.redis_streams.server import LARGEST_DEFAULT
-from postroom.transports.redis_streams.wire import Away, Lost, Wire, pack
-from postroom.transports.redis_streams.wires import Wires
-from postroom.transports.starting import not_opened
+from postroom.transports.redis_streams.url import read
+from postroom.transports.refusals import not_opened
 
 OPEN_SECONDS = 5.0
 LOG = logging.getLogger("postroom.redis")
@@ -41,11 +42,11 @@ class RedisPublisher:
     def __init__(self, url: str, *, source: str = "postroom") -> None:
         if not source:
             raise ConfigError("source is empty; CloudEvents needs one, like 'https://shop.example'.")
-        self._settings = settings.read(url)
-        self._binding = Binding(source)
+        self._settings = read(url)
+        self._binding = Encoding(source)
         self._script = Script(self._settings)
         self._confirmation = Confirmation(self._settings)
-        self._wires = Wires(self._settings, self._confirmation)
+        self._wires = ProducerConnections(self._settings, self._confirmation)
         self._is_open = False
         self._publishing = 0
         self._idle = asyncio.Event()
@@ -118,14 +119,14 @@ class RedisPublisher:
             return [Unavailable("UNSAFE", str(exc))] * len(batch)
         facts = self._wires.facts
         largest = facts.largest if facts else LARGEST_DEFAULT
-        sending = Sending(batch, self._settings.stream, self._binding.words_of, largest)
+        sending = Batch(batch, self._settings.stream, self._binding.words_of, largest)
         try:
             await self._send(wire, sending, until)
         finally:
             await self._wires.give_back(wire)
         return sending.outcomes
 
-    async def _send(self, wire: Wire, sending: Sending, until: float) -> None:
+    async def _send(self, wire: RedisConnection, sending: Batch, until: float) -> None:
         while monotonic() < until and (chunk := sending.take()) is not None:
             try:
                 packed = pack(chunk.command("EVALSHA", self._script.sha))
@@ -148,22 +149,22 @@ class RedisPublisher:
                 sending.give_up(trouble)
         sending.give_up(NOT_STARTED)
 
-    async def _ask(self, wire: Wire, packed: bytes, chunk: Chunk, until: float) -> list[Any]:
+    async def _ask(self, wire: RedisConnection, packed: bytes, chunk: Chunk, until: float) -> list[Any]:
         """The answers to the script, and to the waiting that the URL wants."""
         waits = self._confirmation.commands(until - monotonic())
         waiting = b"".join(map(pack, waits))
         replies = await wire.ask_packed(packed + waiting, 1 + len(waits), until - monotonic())
-        if isinstance(replies[0], RedisError) and answers.code_of(replies[0]) == "NOSCRIPT":
+        if isinstance(replies[0], RedisError) and code_of(replies[0]) == "NOSCRIPT":
             # It was started anew: this gives it the script as well.
             packed = pack(chunk.command("EVAL", self._script.text))
             replies = await wire.ask_packed(packed + waiting, 1 + len(waits), until - monotonic())
         return replies
 
-    def _read(self, sending: Sending, chunk: Chunk, replies: Sequence[Any]) -> None:
+    def _read(self, sending: Batch, chunk: Chunk, replies: Sequence[Any]) -> None:
         script = replies[0]
         if isinstance(script, RedisError):
-            said = answers.told(script)
-            if answers.ran_nothing(said):
+            said = told(script)
+            if ran_nothing(said):
                 sending.refuse(chunk, said)
             else:
                 sending.doubt(chunk, Failed("SCRIPT_FAILED", said, unknown=True))
@@ -172,7 +173,7 @@ class RedisPublisher:
         if (missing := self._confirmation.missing(replies[1:])) is not None:
             sending.doubt(chunk, missing)
 
-    async def _look_at(self, wire: Wire, stream: str) -> None:
+    async def _look_at(self, wire: RedisConnection, stream: str) -> None:
         """ConfigError where the URL's stream is none."""
         shown = self._settings.shown
         try:

@@ -8,8 +8,8 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from postroom.errors import ConfigError
-from postroom.transports.redis_streams.settings import Settings
-from postroom.transports.redis_streams.wire import Wire
+from postroom.transports.redis_streams.connection import RedisConnection
+from postroom.transports.redis_streams.url import RedisUrl
 
 OLDEST = (7, 0)
 LARGEST_DEFAULT = 512 * 1024 * 1024
@@ -30,7 +30,7 @@ class Facts:
     """The longest value that it takes; with a longer one it hangs up."""
 
 
-async def ask(wire: Wire, seconds: float) -> Facts:
+async def ask(wire: RedisConnection, seconds: float) -> Facts:
     """Whatever it tells. Raises Lost."""
     asked = [("INFO",), *(("CONFIG", "GET", name) for name in ("appendfsync", "proto-max-bulk-len"))]
     info, fsync, largest = await wire.ask(*asked, seconds=seconds)
@@ -47,7 +47,7 @@ async def ask(wire: Wire, seconds: float) -> Facts:
     )
 
 
-def check(facts: Facts, settings: Settings) -> None:
+def check(facts: Facts, settings: RedisUrl) -> None:
     """ConfigError where this server cannot do what the URL asks."""
     if facts.version is not None and facts.version < OLDEST:
         number = ".".join(map(str, facts.version))

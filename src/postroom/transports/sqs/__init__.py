@@ -22,7 +22,7 @@ except ModuleNotFoundError as exc:
         "Deliveries to SQS need aiobotocore, which is not installed: run `pip install 'postroom[sqs]'`.", extra="sqs"
     ) from exc
 
-from postroom.transport import Consumer, ConsumerOptions, Publisher, TransportOptions
+from postroom.contracts.transport import Consumer, ConsumerOptions, Publisher, TransportOptions
 from postroom.transports import SOURCE_DEFAULT
 from postroom.transports.sqs.consumer import PREFETCH_DEFAULT, SqsConsumer
 from postroom.transports.sqs.publisher import SqsPublisher

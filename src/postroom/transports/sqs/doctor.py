@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from postroom.durations import format_duration
-from postroom.transports.sqs import address
-from postroom.transports.sqs.client import Client, Queue
+from postroom.transports.sqs.connection import Queue, SqsConnection
+from postroom.transports.sqs.url import read
 
 RETENTION_MIN = timedelta(days=4)
 """SQS's own default: a receiver may be away over a long weekend."""
@@ -21,7 +21,7 @@ async def weaknesses(url: str) -> list[str]:
     """What is weak about the queue of this URL, a sentence each with its remedy; nothing when it is fine.
 
     Raises ConfigError when it is not there, TransportUnavailable when SQS is away."""
-    client = Client(address.read(url), connections=1)
+    client = SqsConnection(read(url), connections=1)
     try:
         queue = await (await client.open()).look()
     finally:

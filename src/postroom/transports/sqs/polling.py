@@ -10,9 +10,9 @@ from uuid import uuid4
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from postroom.transport import Failed, Outcome, Unavailable
-from postroom.transports.sqs import answers
-from postroom.transports.sqs.client import BATCH, Queue
+from postroom.contracts.transport import Failed, Outcome, Unavailable
+from postroom.transports.sqs.connection import BATCH, Queue
+from postroom.transports.sqs.outcomes import PAUSE, UNANSWERED, of_request
 
 Raw: TypeAlias = Mapping[str, Any]
 LONGEST_SECONDS = 20
@@ -79,14 +79,14 @@ class Polling:
                         **named,
                     )
             except (BotoCoreError, ClientError, OSError) as exc:
-                trouble = answers.of_request(exc, self._queue.name, of_the_url=True)
-                if not isinstance(trouble, Failed) or trouble is answers.UNANSWERED:
+                trouble = of_request(exc, self._queue.name, of_the_url=True)
+                if not isinstance(trouble, Failed) or trouble is UNANSWERED:
                     break
             else:
                 self._came(answer.get("Messages", []), number)
                 return
         if isinstance(trouble, Unavailable) and trouble.code == "THROTTLED":
-            await asyncio.sleep(answers.PAUSE.total_seconds())
+            await asyncio.sleep(PAUSE.total_seconds())
         else:
             self.trouble = trouble
 

@@ -8,11 +8,12 @@ from datetime import timedelta
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from postroom.contracts.transport import Envelope, Failed, Outcome, Rejected, TransportCapabilities, Unavailable
 from postroom.errors import ConfigError
-from postroom.transport import Envelope, Failed, Outcome, Rejected, TransportCapabilities, Unavailable
-from postroom.transports.sqs import address, answers
-from postroom.transports.sqs.client import Client, Queue
-from postroom.transports.sqs.sending import AT_ONCE, Sending, letter_for
+from postroom.transports.sqs.batch import AT_ONCE, Batch, letter_for
+from postroom.transports.sqs.connection import Queue, SqsConnection
+from postroom.transports.sqs.outcomes import NO_TOPIC, of_request
+from postroom.transports.sqs.url import is_fifo, is_queue_name, read
 
 CONNECTIONS = 4 * AT_ONCE
 FRESH_SECONDS = 60.0
@@ -33,9 +34,9 @@ class SqsPublisher:
     def __init__(self, url: str, *, source: str = "postroom") -> None:
         if not source:
             raise ConfigError("source is empty; CloudEvents needs one, like 'https://shop.example'.")
-        self._address = address.read(url)
+        self._address = read(url)
         self._source = source
-        self._client: Client | None = None
+        self._client: SqsConnection | None = None
         self._queues: dict[str, tuple[Queue, float]] = {}
         self._publishing = 0
         self._idle = asyncio.Event()
@@ -46,14 +47,14 @@ class SqsPublisher:
     def capabilities(self) -> TransportCapabilities:
         """Ordered if the queue that the URL names is."""
         queue = self._address.queue
-        ordered = address.is_fifo(queue or "")
+        ordered = is_fifo(queue or "")
         return TransportCapabilities(name="sqs", durable=True, ordered=ordered, batches=True, topic=queue)
 
     async def open(self) -> None:
         """Look whether SQS answers, knows us, and has the URL's queue. When it does not answer, `publish` goes on trying."""
         self._is_closed = False
         if self._client is None:
-            self._client = await Client(self._address, connections=CONNECTIONS).open()
+            self._client = await SqsConnection(self._address, connections=CONNECTIONS).open()
         try:
             queue = await self._client.look()
         except ConfigError:
@@ -88,7 +89,7 @@ class SqsPublisher:
             await client.close()
 
     async def _publish(
-        self, client: Client, batch: Sequence[Envelope], last_start: float, deadline: float
+        self, client: SqsConnection, batch: Sequence[Envelope], last_start: float, deadline: float
     ) -> list[Outcome]:
         own = self._address.queue
         names = [topic or message.topic or own for message, topic in batch]
@@ -96,14 +97,14 @@ class SqsPublisher:
         letters = [
             letter_for(message, found[name], self._source) for (message, _), name in zip(batch, names, strict=True)
         ]
-        return await Sending(client.sqs, letters, own, deadline).send(last_start)
+        return await Batch(client.sqs, letters, own, deadline).send(last_start)
 
     async def _find(
-        self, client: Client, names: Iterable[str | None], deadline: float
+        self, client: SqsConnection, names: Iterable[str | None], deadline: float
     ) -> dict[str | None, Queue | Outcome]:
         """The queues of these names; or what is to be said of messages to them."""
         now = asyncio.get_running_loop().time()
-        found: dict[str | None, Queue | Outcome] = {None: answers.NO_TOPIC}
+        found: dict[str | None, Queue | Outcome] = {None: NO_TOPIC}
         asked: dict[str, asyncio.Task[Queue | Outcome]] = {}
         async with asyncio.TaskGroup() as asking:
             for name in filter(None, names):
@@ -114,8 +115,8 @@ class SqsPublisher:
                     asked[name] = asking.create_task(self._ask(client, name, deadline))
         return found | {name: task.result() for name, task in asked.items()}
 
-    async def _ask(self, client: Client, name: str, deadline: float) -> Queue | Outcome:
-        if not address.is_queue_name(name):
+    async def _ask(self, client: SqsConnection, name: str, deadline: float) -> Queue | Outcome:
+        if not is_queue_name(name):
             return Rejected("UNROUTABLE", f"{name!r} is no queue's name")
         try:
             async with asyncio.timeout_at(deadline):
@@ -123,7 +124,7 @@ class SqsPublisher:
         except TimeoutError:
             return Unavailable("TIMEOUT", f"no answer from {self._address.shown} when it was asked for {name!r}")
         except (BotoCoreError, ClientError, OSError) as exc:
-            outcome = answers.of_request(exc, name, of_the_url=name == self._address.queue)
+            outcome = of_request(exc, name, of_the_url=name == self._address.queue)
             if isinstance(outcome, Unavailable) and outcome.code == "THROTTLED" and name in self._queues:
                 return self._queues[name][0]  # it was there a minute ago, and so it will be
             if isinstance(outcome, Failed) and outcome.unknown:

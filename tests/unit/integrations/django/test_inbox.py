@@ -13,9 +13,9 @@ HANDLE = """if True:
     from postroom.integrations.django.addresses import store_url
     from postroom.integrations.django.inbox import DjangoInbox
     from postroom.integrations.django.models import OutboxMessage
-    from postroom.tables import TableNames
-    from postroom.transport import Delivery
-    from postroom.transports.threads import Threads
+    from postroom.config.tables import TableNames
+    from postroom.contracts.transport import Delivery
+    from postroom.threads import Threads
     from shop.handlers import inbox
     from shop.models import Order
     one = Message("order.placed", key="one", data="fine")

@@ -13,11 +13,11 @@ from tests.unit.stores.catalogues import catalogue
 from tests.unit.stores.homes import Home
 
 from postroom import Message, Outbox
+from postroom.config.tables import TableNames
+from postroom.contracts.outbox import Query
 from postroom.integrations import django
-from postroom.store import Query
 from postroom.stores import drop_tables
-from postroom.stores._migrate import newest
-from postroom.tables import TableNames
+from postroom.stores.sql.migrations import newest
 
 VERSIONS = "SELECT version, name FROM outbox_schema ORDER BY version"
 

@@ -10,8 +10,8 @@ import pytest
 from psycopg import sql
 from tests.unit.integrations.django.projects import Project, database
 
+from postroom.config.tables import TableNames
 from postroom.stores.postgres.watch import channel
-from postroom.tables import TableNames
 
 PUT = """
 from django.db import connection, transaction

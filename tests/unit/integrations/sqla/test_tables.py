@@ -19,13 +19,14 @@ from tests.unit.stores.homes import Home, MariaDBHome, PostgresHome, SQLiteHome
 from tests.unit.stores.test_schema import elsewhere
 
 from postroom import Message, Outbox, TableNames
+from postroom.contracts.outbox import Query
 from postroom.errors import ConfigError, NotInTransaction, SchemaMismatch, StoreError, StoreUnavailable
-from postroom.integrations.sqlalchemy import _place, add_tables, drop, migrate
-from postroom.store import Query
-from postroom.stores import _migrate, open_store
-from postroom.stores._migrate import Step
-from postroom.stores._mysql_server import lock_name
+from postroom.integrations.sqlalchemy import add_tables, dialects, drop, migrate
+from postroom.stores import open_store
 from postroom.stores.mysql import schema
+from postroom.stores.sql import migrations
+from postroom.stores.sql.migrations import Step
+from postroom.stores.sql.mysql_server import lock_name
 
 POST = TableNames(prefix="post")
 AWKWARD = {"ix": "ix_%(column_0_label)s", "uq": "uq_%(table_name)s_%(column_0_name)s", "ck": "ck_%(constraint_name)s"}
@@ -217,7 +218,7 @@ async def test_on_mariadb_whoever_migrates_waits_for_the_same_lock_however_the_u
 ) -> None:
     home = MariaDBHome(mariadb_database)
     monkeypatch.setattr(schema, "WAIT_SECONDS", 1)
-    monkeypatch.setattr(_place, "WAIT_SECONDS", 1)
+    monkeypatch.setattr(dialects, "WAIT_SECONDS", 1)
     engine = engine_of(home)
     lock = lock_name(str(home.sql("SELECT database()")[0][0]), TableNames())
     with engine.connect() as holder:
@@ -241,7 +242,7 @@ async def test_tables_from_the_future_and_tables_of_others_are_refused(
     home.sql("DROP TABLE inbox")
     with engine.begin() as connection:
         migrate(connection)
-    monkeypatch.setattr(_migrate, "steps", lambda _: [Step(1, "0001_outbox", "")])
+    monkeypatch.setattr(migrations, "steps", lambda _: [Step(1, "0001_outbox", "")])
     with pytest.raises(SchemaMismatch, match="pip install --upgrade"), engine.begin() as connection:
         migrate(connection)
 

@@ -5,7 +5,7 @@ from contextlib import suppress
 from django.db import IntegrityError
 
 from postroom import Inbox, Message
-from postroom.inbox import Unacceptable
+from postroom.inbox import RejectMessage
 from postroom.integrations.django import fresh_connections, put
 from shop.models import Order
 
@@ -23,7 +23,7 @@ def placed(message, tx):
     Order.objects.create(name=f"inbox {message.key}")
     put(Message("order.confirmed", key=message.key))
     if message.data == "refuse":
-        raise Unacceptable("no")
+        raise RejectMessage("no")
 
 
 @inbox.on("order.swallowed")

@@ -1,0 +1,1 @@
+"""What the SQL databases share: statements from files, INSERTs, migrations, times."""

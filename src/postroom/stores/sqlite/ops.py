@@ -1,0 +1,101 @@
+"""What a person asks and does: counts, find, requeue, discard."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from postroom.contracts.outbox import Counts, Query, Record, Status
+from postroom.stores.chunks import Chunk, Done, end_of
+from postroom.stores.rows import message_of
+from postroom.stores.sql.times import microseconds, moment
+from postroom.stores.sqlite.settle import Verdicts
+from postroom.stores.sqlite.statements import Statements, many
+
+EVERYTHING = -1
+"""SQLite's LIMIT for none."""
+
+
+class Ops:
+    """Each method runs inside the transaction it is given."""
+
+    def __init__(self, statements: Statements) -> None:
+        self._run = statements.run
+        self._verdicts = Verdicts(statements)
+
+    def counts(self, connection: sqlite3.Connection, now: datetime) -> Counts:
+        by_status: dict[Status, int] = dict(self._run(connection, "counts").fetchall())
+        (oldest,) = self._run(connection, "oldest", now=microseconds(now)).fetchone()
+        lag = timedelta(0) if oldest is None else max(now - moment(oldest), timedelta(0))
+        (parked,) = self._run(connection, "parked").fetchone()
+        return Counts(by_status=by_status, lag=lag, parked=parked)
+
+    def find(self, connection: sqlite3.Connection, query: Query) -> Sequence[Record]:
+        limit = EVERYTHING if query.limit is None else query.limit
+        rows = self._run(connection, "find", **_parameters(query), limit=limit)
+        return [_record(*row) for row in rows]
+
+    def ids_between(self, connection: sqlite3.Connection, first: UUID, last: UUID, limit: int) -> Sequence[UUID]:
+        rows = self._run(connection, "ids_between", first=str(first), last=str(last), limit=limit)
+        return [UUID(id_) for (id_,) in rows]
+
+    def top(self, connection: sqlite3.Connection) -> int:
+        """The last seq that there is."""
+        ((top,),) = self._run(connection, "top").fetchall()
+        return int(top)
+
+    def requeue(self, connection: sqlite3.Connection, query: Query, chunk: Chunk) -> Done:
+        found = self._matching(connection, query, chunk, "dead", "failed")
+        last = end_of(list(found), chunk)
+        self._run(connection, "requeue", seqs=many(found))
+        self._verdicts.look_after(connection, {key for key in found.values() if key is not None})
+        return Done(len(found), last)
+
+    def discard(self, connection: sqlite3.Connection, query: Query, chunk: Chunk, now: datetime) -> Done:
+        found = self._matching(connection, query, chunk, "dead", "failed", "pending")
+        last = end_of(list(found), chunk)
+        self._run(connection, "discard", seqs=many(found), now=microseconds(now))
+        self._verdicts.look_after(connection, {key for key in found.values() if key is not None})
+        return Done(len(found), last)
+
+    def _matching(
+        self, connection: sqlite3.Connection, query: Query, chunk: Chunk, *statuses: Status
+    ) -> dict[int, str | None]:
+        facts = _parameters(query) | {"after": chunk.after, "top": chunk.top, "size": chunk.size}
+        return dict(self._run(connection, "matching", **facts, statuses=many(statuses)).fetchall())
+
+
+def _parameters(query: Query) -> dict[str, Any]:
+    return {
+        "ids": many(str(id) for id in query.ids) if query.ids else None,
+        "status": query.status,
+        "type": query.type,
+        "key": query.key,
+        "before": query.before,
+        "since": microseconds(query.since),
+    }
+
+
+def _record(*row: Any) -> Record:
+    seq, status, attempts, lane, created, updated, owner, locked, due, settled, digest, code, error, parked = row[:14]
+    *columns, time, expires_at = row[14:]
+    return Record(
+        seq=seq,
+        status=status,
+        attempts=attempts,
+        lane=lane,
+        created_at=moment(created),
+        updated_at=moment(updated),
+        message=message_of(*(*columns, moment(time), moment(expires_at))),
+        owner=owner,
+        locked_at=moment(locked),
+        due_at=moment(due),
+        settled_at=moment(settled),
+        digest=digest,
+        last_error_code=code,
+        last_error=error,
+        parked=bool(parked),
+    )

@@ -1,0 +1,1 @@
+"""What the program says of itself: traces and log lines. And the crash points that tests use."""
