@@ -10,7 +10,7 @@ import pytest
 
 from postroom.contracts.outbox import Store
 from postroom.stores.memory import MemoryStore
-from postroom.testing.contracts import StoreContract
+from postroom.testing.contracts import StoreContract, watch
 from postroom.testing.saboteurs import Saboteur, all_saboteurs
 
 
@@ -36,7 +36,8 @@ def _parameters(case: Any) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("saboteur", all_saboteurs(), ids=lambda saboteur: saboteur.__name__)
-async def test_every_saboteur_is_caught_by_its_case(saboteur: type[Saboteur]) -> None:
+async def test_every_saboteur_is_caught_by_its_case(saboteur: type[Saboteur], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "PATIENCE_SECONDS", 1.0)  # who never says anything is a store in memory here
     with pytest.raises((AssertionError, pytest.fail.Exception, ValueError, KeyError)):
         await run(saboteur.caught_by, saboteur())
 

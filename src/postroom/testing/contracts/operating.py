@@ -223,5 +223,6 @@ class OperatingContract(StoreCase):
         pages, before = list[list[int]](), None
         while page := [record.seq for record in await store.find(Query(before=before, limit=3))]:
             pages.append(page)
+            assert len(pages) <= len(seqs), f"the list has no end: {pages}"
             before = page[0]
         assert pages == [seqs[4:], seqs[1:4], seqs[:1]]
