@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from pymongo import ASCENDING, IndexModel, ReturnDocument
+from pymongo import ASCENDING, IndexModel, ReturnDocument, UpdateOne
 from pymongo.errors import CollectionInvalid
 
 from postroom.contracts.outbox import Migration
@@ -121,9 +121,10 @@ class Schema:
         await shelves.outbox.create_indexes(OUTBOX)
         await shelves.claim.create_indexes([IndexModel([("lane", ASCENDING)], unique=True)])
         await shelves.hold.create_indexes([IndexModel([("lane", ASCENDING), ("until", ASCENDING)])])
-        for lane in range(lanes):
-            fresh = {"epoch": 0, "owner": None, "lease_until": None, "claims": 0}
-            await shelves.lane.update_one({"_id": lane}, {"$setOnInsert": fresh}, upsert=True)
+        fresh = {"epoch": 0, "owner": None, "lease_until": None, "claims": 0}
+        await shelves.lane.bulk_write(
+            [UpdateOne({"_id": lane}, {"$setOnInsert": fresh}, upsert=True) for lane in range(lanes)]
+        )
 
     async def _make_inbox(self) -> None:
         shelves = self._shelves
