@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import secrets
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from tests.servers.mariadb import connect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
 
 @contextmanager
@@ -44,26 +44,17 @@ def in_database(url: str, name: str) -> str:
 @contextmanager
 def fresh_mariadb_database(url: str) -> Iterator[str]:
     """A new, empty database on the MariaDB or MySQL at `url`; dropped afterwards, whoever is still connected."""
+    import pymysql
+
     name = f"test_{os.getpid()}_{secrets.token_hex(5)}"
-    _run(url, f"create database {name}")
+    with connect(url, autocommit=True) as admin, admin.cursor() as cursor:
+        cursor.execute(f"create database {name}")
     try:
         yield in_database(url, name)
     finally:
-        for (thread,) in _run(url, f"select id from information_schema.processlist where db = '{name}'"):
-            _run(url, f"kill {thread}", passing=True)
-        _run(url, f"drop database if exists {name}")
-
-
-def _run(url: str, sql: str, *, passing: bool = False) -> Sequence[tuple[Any, ...]]:
-    """Run one statement; `passing` says that it does not matter when it fails."""
-    import pymysql
-
-    with connect(url, autocommit=True) as connection, connection.cursor() as cursor:
-        try:
-            cursor.execute(sql)
-        except pymysql.Error:
-            if not passing:
-                raise
-            return ()
-        found: Sequence[tuple[Any, ...]] = cursor.fetchall()
-        return found
+        with connect(url, autocommit=True) as admin, admin.cursor() as cursor:
+            cursor.execute("select id from information_schema.processlist where db = %s", [name])
+            for (thread,) in cursor.fetchall():
+                with suppress(pymysql.Error):  # it has ended by itself
+                    cursor.execute(f"kill {thread}")
+            cursor.execute(f"drop database if exists {name}")
