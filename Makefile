@@ -12,7 +12,7 @@ PIP = $(PYTHON) -m pip --python $(BIN)/python install --quiet --disable-pip-vers
 # Tests wait for servers more than they compute: two of them for each processor.
 WORKERS ?= $(shell expr 2 \* $$(nproc 2>/dev/null || echo 1))
 
-.PHONY: help demo test proof check servers bench format docs wheel clean
+.PHONY: help demo quick test proof check servers bench format docs wheel clean
 
 help: ## Show what can be made
 	@echo "Postroom: your data and your message, one commit."
@@ -21,6 +21,9 @@ help: ## Show what can be made
 
 demo: $(CORE) ## Watch orders and their messages travel, through faults, to a proof (ARGS="--plain")
 	@$(BIN)/python -m postroom demo $(ARGS)
+
+quick: $(DEV) ## Run the tests that need no server, in less than a minute: on each save
+	@$(BIN)/python -m pytest --quick -q -n $$(nproc 2>/dev/null || echo 1) $(ARGS)
 
 test: $(DEV) ## Run the whole suite against real servers; what cannot be had is listed loudly
 	@echo "==> The tests: $$($(BIN)/python --version), $(WORKERS) workers; servers are started as they are needed"
