@@ -1,5 +1,5 @@
-"""The end-to-end tests of the worker protocol (requirements B7, B8, B11), by their names: through the command line, to a
-real HTTP receiver, on SQLite and PostgreSQL."""
+"""The worker protocol from end to end: a message's way, its failures, and what an operator does. Through the command line,
+to a real HTTP receiver, on SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def desk(database: str, tmp_path: Path, receiver: Receiver) -> Iterator[Desk]:
         yield desk
 
 
-# ── B11: W-101 to W-104 ──
+# ── a message's way ──
 
 
-def test_w101_pending_sending_succeeded(desk: Desk, receiver: Receiver) -> None:
+def test_a_message_is_pending_then_sending_then_published(desk: Desk, receiver: Receiver) -> None:
     seen = threading.Event()
     receiver.delay = lambda _: 0.0 * seen.wait(60)
     message = desk("put", "order.paid", "--key", "7", "--data", '{"amount":12}').strip()
@@ -57,8 +57,8 @@ def test_w101_pending_sending_succeeded(desk: Desk, receiver: Receiver) -> None:
     assert receiver.got == [{"id": message, "key": "7", "body": b'{"amount":12}'}]
 
 
-def test_w102_a_timeout_is_retried_and_the_second_try_succeeds(desk: Desk, receiver: Receiver) -> None:
-    """Sending, failed, pending again when the backoff is over, and succeeded at the second try."""
+def test_a_timeout_is_retried_and_the_second_try_succeeds(desk: Desk, receiver: Receiver) -> None:
+    """Sending, failed, pending again when the backoff is over, and published at the second try."""
     receiver.delay = lambda number: 2.0 if number == 1 else 0.0
     desk("put", "order.paid", "--key", "7", "--data", "1")
     relay = desk.start("--backoff", "8")
@@ -75,7 +75,7 @@ def test_w102_a_timeout_is_retried_and_the_second_try_succeeds(desk: Desk, recei
     assert receiver.got[0]["id"] == receiver.got[1]["id"]
 
 
-def test_w103_a_crashed_workers_message_is_taken_over_when_its_lease_ends(desk: Desk, receiver: Receiver) -> None:
+def test_a_crashed_workers_message_is_taken_over_when_its_lease_ends(desk: Desk, receiver: Receiver) -> None:
     receiver.delay = lambda number: 30.0 if number == 1 else 0.0
     desk("put", "order.paid", "--key", "7", "--data", "1")
     first = desk.start("--owner", "first")
@@ -90,7 +90,9 @@ def test_w103_a_crashed_workers_message_is_taken_over_when_its_lease_ends(desk: 
     assert len(receiver.got) == 2
 
 
-def test_w104_attempts_used_up_then_requeued_by_hand_succeeds(desk: Desk, receiver: Receiver) -> None:
+def test_a_message_whose_attempts_are_used_up_succeeds_when_it_is_requeued_by_hand(
+    desk: Desk, receiver: Receiver
+) -> None:
     receiver.answer = lambda _: 503
     message = desk("put", "order.paid", "--key", "7", "--data", "1").strip()
     out = desk.drain("--max-attempts", "3", code=3)
@@ -110,7 +112,7 @@ def test_w104_attempts_used_up_then_requeued_by_hand_succeeds(desk: Desk, receiv
     assert (desk.record()["status"], desk.record()["id"]) == ("published", message)
 
 
-# ── B7: the failure table ──
+# ── what can fail, and how it recovers ──
 
 
 async def as_if_elsewhere(url: str) -> None:
@@ -121,7 +123,7 @@ async def as_if_elsewhere(url: str) -> None:
             await store.join(replace(relay, process=""))
 
 
-def test_b7_a_crash_leaves_it_sending_until_its_lease_ends(desk: Desk, receiver: Receiver) -> None:
+def test_a_crash_leaves_it_sending_until_its_lease_ends(desk: Desk, receiver: Receiver) -> None:
     """The lease is the worker's own setting: nobody touches the message before it has run out, unless its process is known
     to be gone. Of one on another machine nobody knows."""
     receiver.delay = lambda number: 30.0 if number == 1 else 0.0
@@ -141,7 +143,7 @@ def test_b7_a_crash_leaves_it_sending_until_its_lease_ends(desk: Desk, receiver:
     assert desk.record()["attempts"] == 2
 
 
-def test_b7_a_broker_that_is_down_costs_no_attempt_and_recovers(desk: Desk, receiver: Receiver) -> None:
+def test_a_broker_that_is_down_costs_no_attempt_and_recovers(desk: Desk, receiver: Receiver) -> None:
     desk("put", "order.paid", "--key", "7", "--data", "1")
     receiver.close()
     relay = desk.start("--concurrency", "1")
@@ -155,7 +157,7 @@ def test_b7_a_broker_that_is_down_costs_no_attempt_and_recovers(desk: Desk, rece
     assert len(back.got) == 1
 
 
-def test_b7_a_broken_body_is_dead_at_once_and_a_mended_one_goes(desk: Desk, receiver: Receiver) -> None:
+def test_a_broken_body_is_dead_at_once_and_a_mended_one_goes(desk: Desk, receiver: Receiver) -> None:
     desk("put", "order.paid", "--key", "7", "--body", "{broken", "--content-type", "application/json")
     desk.drain(code=3)
     record = desk.record()
@@ -168,7 +170,7 @@ def test_b7_a_broken_body_is_dead_at_once_and_a_mended_one_goes(desk: Desk, rece
     assert [got["id"] for got in receiver.got] == [mended]
 
 
-def test_b7_attempts_used_up_stay_dead_until_a_person_acts(desk: Desk, receiver: Receiver) -> None:
+def test_attempts_used_up_stay_dead_until_a_person_acts(desk: Desk, receiver: Receiver) -> None:
     receiver.answer = lambda _: 503
     desk("put", "order.paid", "--key", "7", "--data", "1")
     desk("put", "order.paid", "--key", "7", "--data", "2")
@@ -183,7 +185,7 @@ def test_b7_attempts_used_up_stay_dead_until_a_person_acts(desk: Desk, receiver:
     assert [got["body"] for got in receiver.got[2:]] == [b"1", b"2"]
 
 
-def test_b7_a_database_that_fails_after_the_send_is_waited_for(desk: Desk, receiver: Receiver) -> None:
+def test_a_database_that_fails_after_the_send_is_waited_for(desk: Desk, receiver: Receiver) -> None:
     """The receiver has it, and the outcome cannot be written: only the settle is repeated, nothing is sent again."""
     outage = outage_of(desk.url)
     receiver.delay = lambda number: outage.begin() if number == 1 else 0.0
@@ -200,7 +202,7 @@ def test_b7_a_database_that_fails_after_the_send_is_waited_for(desk: Desk, recei
     assert (desk.record()["attempts"], len(receiver.got)) == (1, 1)
 
 
-def test_b7_a_database_away_for_longer_than_the_lease_may_cost_a_duplicate(desk: Desk, receiver: Receiver) -> None:
+def test_a_database_away_for_longer_than_the_lease_may_cost_a_duplicate(desk: Desk, receiver: Receiver) -> None:
     """Then the lane is given up: what was in flight pays an attempt and comes again, with the same id; the rest comes once."""
     outage = outage_of(desk.url)
     receiver.delay = lambda number: outage.begin() if number == 1 else 0.0
@@ -222,10 +224,10 @@ def test_b7_a_database_away_for_longer_than_the_lease_may_cost_a_duplicate(desk:
     assert len({got["id"] for got in receiver.got}) == 3
 
 
-# ── B8: what an operator does ──
+# ── what an operator does ──
 
 
-def test_b8_counts_by_status_expired_locks_and_requeue(desk: Desk, receiver: Receiver) -> None:
+def test_an_operator_counts_by_status_frees_expired_locks_and_requeues(desk: Desk, receiver: Receiver) -> None:
     receiver.answer = lambda number: 422 if receiver.got[number - 1]["key"] == "bad" else 204
     for key in ("good", "bad", "bad"):
         desk("put", "order.paid", "--key", key, "--data", "1")

@@ -87,7 +87,7 @@ def test_any_text_is_a_duration_or_refused(text: str) -> None:
 # The values
 
 
-def test_the_relay_has_the_defaults_of_its_requirement() -> None:
+def test_the_relay_has_the_defaults_of_the_worker_protocol_but_for_its_lease() -> None:
     config = RelayConfig()
     assert not config.enabled
     assert (config.concurrency, config.first_batch, config.max_attempts) == (4, 32, 6)
@@ -306,7 +306,7 @@ def test_none_and_an_empty_variable_count_as_not_given() -> None:
     assert load_settings(env={"POSTROOM_BATCH": "", "POSTROOM_STORE": ""}, batch=None) == Settings()
 
 
-def test_the_preset_worker_is_the_table_of_its_requirement() -> None:
+def test_the_preset_worker_has_the_numbers_of_the_worker_protocol() -> None:
     config = load_settings(env={"POSTROOM_PRESET": "worker"}).relay
     assert not config.enabled
     assert (config.concurrency, config.first_batch, config.largest_batch, config.max_attempts) == (4, 32, 32, 6)
@@ -314,7 +314,7 @@ def test_the_preset_worker_is_the_table_of_its_requirement() -> None:
     assert config.backoff == Table(tuple(n * SECOND for n in (5, 10, 20, 40, 80, 160)))
 
 
-def test_the_preset_kafka_is_the_table_of_its_requirement(toml: Path) -> None:
+def test_the_preset_kafka_has_batches_of_500_and_five_tries_from_two_seconds_to_ten_minutes(toml: Path) -> None:
     toml.write_text('preset = "kafka"')
     config = load_settings(env={}, toml=toml).relay
     assert (config.first_batch, config.largest_batch, config.max_attempts) == (500, 500, 5)

@@ -40,7 +40,7 @@ SETTLED: tuple[Status, ...] = ("published", "dead", "expired", "discarded")
 ALONE_FROM = 2
 """A message that was so often in flight when its relay died travels alone (R8)."""
 ERROR_MAX = 512
-"""How much of an error's text is kept (requirement B1)."""
+"""How many characters of an error's text are kept: enough to see what happened, and a row stays small."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -97,7 +97,7 @@ def _published(claim: Claim) -> Settlement:
 
 
 async def test_a_take_passes_by_a_lane_that_is_being_claimed_from(store: MySQLStore) -> None:
-    """H2: else the claim would be written for an epoch that is over, and stand there for ever."""
+    """Otherwise the claim would be written for an epoch that is over, and nobody would ever settle it."""
     (seq,) = await put(store, "a")
     relay = await a_relay(store, "relay-a")
     later = NOON + 2 * LEASE
@@ -122,7 +122,7 @@ async def test_a_claim_waits_for_no_lane_but_its_own(store: MySQLStore) -> None:
 
 
 async def test_two_claims_of_one_relay_wait_for_each_other(store: MySQLStore, mariadb_home: MariaDBHome) -> None:
-    """H7: a share lock would let both read the same rows."""
+    """A share lock would let both claims read the same rows."""
     written = await put(store, "a", "b")
     relay = await a_relay(store)
     async with store._connections.transaction() as slow:
@@ -134,7 +134,7 @@ async def test_two_claims_of_one_relay_wait_for_each_other(store: MySQLStore, ma
 
 
 async def test_a_settle_that_waited_for_a_take_changes_nothing(store: MySQLStore, mariadb_home: MariaDBHome) -> None:
-    """H3: the two meet on the claim row."""
+    """The take and the settle both want the claim row, so one of them waits for the other."""
     (seq,) = await put(store, "a")
     zombie = await a_relay(store, "relay-a")
     claims = await zombie.claim()
@@ -258,7 +258,7 @@ async def test_a_late_commit_with_an_earlier_seq_is_claimed(store: MySQLStore, m
 
 
 async def test_a_late_commit_goes_before_what_was_written_after_it(store: MySQLStore) -> None:
-    """H1: the early one committed before the last one was begun, so it goes first, though others went meanwhile."""
+    """The early one committed before the last one was begun, so it goes first, though others went meanwhile."""
     relay = await a_relay(store)
     async with store.transaction() as slow:
         await slow.write([a_message(key="a", data="early")], store._tables)

@@ -47,7 +47,7 @@ class Waiting:
 
 
 async def test_a_take_passes_by_a_lane_that_is_being_claimed_from(store: PostgresStore, postgres_database: str) -> None:
-    """H2: else the claim would be written for an epoch that is over, and stand there for ever."""
+    """Otherwise the claim would be written for an epoch that is over, and nobody would ever settle it."""
     (seq,) = await put(store, "a")
     relay = await a_relay(store, "relay-a")
     later = NOON + 2 * LEASE
@@ -63,7 +63,7 @@ async def test_a_take_passes_by_a_lane_that_is_being_claimed_from(store: Postgre
 
 
 async def test_two_claims_of_one_relay_wait_for_each_other(store: PostgresStore, postgres_database: str) -> None:
-    """H7: a share lock would let both read the same rows."""
+    """A share lock would let both claims read the same rows."""
     written = await put(store, "a", "b")
     relay = await a_relay(store)
     async with store._connections.transaction() as slow:
@@ -89,7 +89,7 @@ async def test_a_claim_after_a_claim_and_its_settle_reads_what_is_true_now(
 
 
 async def test_a_settle_that_waited_for_a_take_changes_nothing(store: PostgresStore, postgres_database: str) -> None:
-    """H3: the two meet on the claim row."""
+    """The take and the settle both want the claim row, so one of them waits for the other."""
     (seq,) = await put(store, "a")
     zombie = await a_relay(store, "relay-a")
     claims = await zombie.claim()
@@ -201,7 +201,7 @@ async def test_a_late_commit_with_an_earlier_seq_is_claimed(store: PostgresStore
 
 
 async def test_a_late_commit_goes_before_what_was_written_after_it(store: PostgresStore) -> None:
-    """H1: the early one committed before the last one was begun, so it goes first, though others went meanwhile."""
+    """The early one committed before the last one was begun, so it goes first, though others went meanwhile."""
     relay = await a_relay(store)
     async with store.transaction() as slow:
         early = a_message(key="a", data="early")

@@ -195,7 +195,8 @@ def text_or_bytes(body: bytes) -> tuple[Literal["payload"], str] | tuple[Literal
 
 
 def digest(message: Message) -> str:
-    """A fingerprint of what the idempotency key stands for: the type and the exact bytes (requirement B1)."""
+    """A fingerprint of what the idempotency key stands for: the type and the exact bytes. The same key
+    with another digest is another request that uses a key twice."""
     import hashlib
 
     return hashlib.sha256(message.type.encode() + b"\n" + (message.body or b"")).hexdigest()
