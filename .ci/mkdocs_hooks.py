@@ -41,7 +41,7 @@ HOW_TO: dict[str, tuple[str, ...]] = {
     "In production": ("*",),
 }
 """The pages of how-to/ by their names: the first that fits."""
-REFERENCE = ("cli", "settings", "api", "tables", "errors", "events", "stores", "transports")
+REFERENCE = ("cli", "settings", "api", "tables", "errors", "events", "stores", "transports", "glossary")
 EXPLAIN = ("why-an-outbox", "what-once-means", "order", "what-can-be-lost*", "lanes", "tables", "cost")
 
 
