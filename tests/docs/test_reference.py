@@ -36,6 +36,7 @@ def test_every_column_has_a_meaning_and_every_meaning_a_column(table: str) -> No
     assert found == set(columns.TABLES[table])
 
 
+@pytest.mark.requirement("B1")
 def test_the_view_and_the_tables_are_those_of_a_real_database(tmp_path: Path) -> None:
     a_shop(tmp_path)
     with closing(sqlite3.connect(tmp_path / "shop.db")) as shop:

@@ -69,6 +69,7 @@ def customers(app: Application, number: int) -> threading.Thread:
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.requirement("C1")
 def test_every_order_is_charged_once_though_the_shop_and_billing_are_killed(kafka_url: str, postgres_url: str) -> None:
     with (
         fresh_database(postgres_url) as shop,

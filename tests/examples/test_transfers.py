@@ -13,6 +13,7 @@ TRANSFERS = 1_200
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.requirement("A9", "C8")
 def test_every_transfer_is_looked_at_once_also_when_all_of_them_come_again(
     kafka_url: str, postgres_database: str
 ) -> None:

@@ -26,6 +26,7 @@ def wiki(mongo_database: str) -> Iterator[Documents]:
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.requirement("E2", "E3", "E6")
 def test_each_revision_is_rendered_and_indexed_and_the_latest_wins(mongo_database: str, wiki: Documents) -> None:
     example = Example("wiki", mongo_database)
     first, poison, mended = example.blocks()

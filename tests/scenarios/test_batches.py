@@ -54,8 +54,11 @@ async def drain(store: Store, config: RelayConfig, publisher: MemoryPublisher | 
     assert await asyncio.wait_for(relay.drain(), 120) == Drained(dead=0, parked=0)
 
 
-async def backlog(store: Store, *, key: str | None = None, number: int = 800, body: bytes = b"1") -> None:
-    messages = [Message("order.paid", key=key or f"k{each % 100}", body=body) for each in range(number)]
+async def backlog(
+    store: Store, *, key: str | None = None, number: int = 800, body: bytes = b"1", keyless: bool = False
+) -> None:
+    keys = [None if keyless else key or f"k{each % 100}" for each in range(number)]
+    messages = [Message("order.paid", key=each, body=body) for each in keys]
     # In parts: a database may not take many large bodies in one transaction.
     for begin in range(0, number, 100):
         await store.put(messages[begin : begin + 100])
@@ -80,6 +83,29 @@ async def test_a_batch_set_by_hand_stays_as_it_is(store: Store, asked: list[tupl
     await backlog(store, number=500)
     await drain(store, config(batch=50))
     assert {limit for limit, _ in asked} == {50}
+
+
+@pytest.mark.requirement("C2")
+async def test_what_is_claimed_together_up_to_500_is_published_and_settled_together(
+    store: Store, asked: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published, settled, settle = list[int](), list[int](), store.settle
+
+    class Counting(MemoryPublisher):
+        async def publish(self, batch: Any, *args: Any, **kwargs: Any) -> Any:
+            published.append(len(batch))
+            return await super().publish(batch, *args, **kwargs)
+
+    async def counting(settlements: Any, *args: Any, **kwargs: Any) -> Any:
+        settled.append(sum(len(each.claim.messages) for each in settlements))
+        return await settle(settlements, *args, **kwargs)
+
+    monkeypatch.setattr(store, "settle", counting)
+    await backlog(store, number=1_500, keyless=True)
+    await drain(store, config(batch=500, concurrency=1), Counting(MemoryBroker()))
+    claimed = [found for limit, found in asked if found and limit == 500]
+    assert published == settled == claimed
+    assert (max(claimed), sum(claimed)) == (500, 1_500)
 
 
 async def test_no_batch_is_larger_than_the_most_that_was_set(store: Store, asked: list[tuple[int, int]]) -> None:

@@ -145,6 +145,7 @@ def parked(post: Post, point: str) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.parametrize("point", [*POINTS, "after-claim:3", "after-publish:3", "after-mark:3", "after-settle:3"])
+@pytest.mark.requirement("C1", "D8")
 def test_a_relay_killed_at_any_point_loses_nothing(post: Post, point: str) -> None:
     only = ONLY_ON.get(point.partition(":")[0])
     if only and not post.url.startswith(only):
@@ -192,6 +193,7 @@ def asleep(post: Post) -> Iterator[subprocess.Popen[str]]:
         zombie.communicate()
 
 
+@pytest.mark.requirement("B3")
 def test_a_relay_that_slept_through_its_lease_changes_nothing(post: Post) -> None:
     with asleep(post) as zombie:
         in_flight = post.in_flight()

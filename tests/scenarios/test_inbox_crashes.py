@@ -108,6 +108,7 @@ def killed_at(receiver: Receiver, point: str) -> None:
 
 
 @pytest.mark.parametrize("point", [*INBOX_POINTS, *THIRD])
+@pytest.mark.requirement("A4")
 def test_a_receiver_killed_at_any_point_handles_each_message_once(receiver: Receiver, point: str) -> None:
     if point == "after-counted":  # only what was delivered before is counted
         killed_at(receiver, "after-received")

@@ -37,6 +37,7 @@ def post(database: str, tmp_path: Path, kafka_broker: Broker) -> Iterator[KafkaP
         yield KafkaPost(database, tmp_path, f"{kafka_broker.url}/{topic}", kafka_broker, topic)
 
 
+@pytest.mark.requirement("C1")
 def test_a_broker_killed_under_load_and_started_again_loses_nothing(post: KafkaPost) -> None:
     with post.relay(concurrency=CONCURRENCY) as relay:
         until(lambda: post.published() >= 3 * IN_FLIGHT, "the relay is at work")
@@ -51,6 +52,7 @@ def test_a_broker_killed_under_load_and_started_again_loses_nothing(post: KafkaP
     assert "rdkafka" not in post.said, "librdkafka's own lines are not for the terminal"
 
 
+@pytest.mark.requirement("C1")
 def test_a_broker_that_is_away_at_the_start_is_waited_for(post: KafkaPost) -> None:
     post.broker.kill()
     with post.relay() as relay:

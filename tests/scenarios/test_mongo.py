@@ -198,6 +198,7 @@ for number in range(int(sys.argv[2])):
 
 
 @pytest.mark.parametrize("kind", ["mongo", "mongo_standalone"])
+@pytest.mark.requirement("E4")
 async def test_a_service_that_dies_between_its_two_writes_is_made_good_once(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

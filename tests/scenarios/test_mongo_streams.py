@@ -27,6 +27,7 @@ HISTORY_LOST, UNAUTHORIZED = 286, 13
 SOON = RetryPolicy.parse("0.02")
 
 
+@pytest.mark.requirement("E1")
 async def test_three_streams_are_handled_by_functions_in_the_order_of_each_page(mongo_database: str) -> None:
     """A page is saved with what follows from it in one transaction; each stream has a handler, and one of them stumbles."""
     journal: list[tuple[str, Name]] = []

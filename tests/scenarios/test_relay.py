@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.scenarios.conftest import DATABASES, url_of
+from tests.scenarios.outages import outage_of
 
 from postroom.clock import monotonic
 from postroom.config.values import RelayConfig
@@ -24,6 +25,7 @@ from postroom.retry import RetryPolicy, Table
 from postroom.stores import open_store, open_waker
 from postroom.stores.memory import MemoryStore
 from postroom.stores.postgres import PostgresStore
+from postroom.testing.waiting import until_async
 from postroom.transports.memory import MemoryBroker, MemoryPublisher
 
 MILLISECOND = timedelta(milliseconds=1)
@@ -76,6 +78,7 @@ async def statuses(store: Store) -> dict[str, int]:
     return {status: number for status, number in counts.items() if number}
 
 
+@pytest.mark.requirement("C10", "D4")
 async def test_what_was_put_arrives_once_and_in_order_per_key(store: Store) -> None:
     await store.put([*messages(100), *(Message("order.seen", data=f"free {each}") for each in range(20))])
     publisher = Scripted(lambda *_: None)
@@ -84,6 +87,35 @@ async def test_what_was_put_arrives_once_and_in_order_per_key(store: Store) -> N
     assert len(publisher.arrived()) == 120
     for key in range(5):
         assert publisher.arrived(f"k{key}") == list(range(key, 100, 5))
+
+
+@pytest.mark.requirement("D3")
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "mariadb"])
+async def test_no_transaction_is_open_while_a_message_is_sent(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """The relay may look for more meanwhile, which is soon over. A transaction around the send would never be."""
+    database, free = url_of(kind, request, tmp_path), list[bool]()
+    outage = outage_of(database)
+
+    class Looking(MemoryPublisher):
+        async def publish(self, *args: Any, **kwargs: Any) -> Any:
+            await until_async(
+                lambda: not outage.is_locked(), "a transaction is open for as long as the message is sent"
+            )
+            free.append(True)
+            return await super().publish(*args, **kwargs)
+
+    async with open_store(database) as opened:
+        await opened.migrate()
+        await opened.put(messages(3, keys=1))
+        relay = Relay(
+            opened,
+            [Route(to=Looking(MemoryBroker()))],
+            config=replace(CONFIG, lease=timedelta(minutes=2), send_timeout=timedelta(minutes=1)),
+        )
+        assert await asyncio.wait_for(relay.drain(), 60) == Drained(dead=0, parked=0)
+    assert free
 
 
 async def test_a_failure_is_retried_and_its_key_waits(store: Store) -> None:
@@ -95,6 +127,7 @@ async def test_a_failure_is_retried_and_its_key_waits(store: Store) -> None:
     assert first.attempts == 3
 
 
+@pytest.mark.requirement("C3")
 async def test_attempts_used_up_bury_the_message_and_park_its_key(store: Store) -> None:
     await store.put(messages(10, keys=2))
     publisher = Scripted(lambda message, _: Failed("TIMEOUT", "slow") if message.data == 0 else None)
@@ -147,6 +180,7 @@ async def test_what_nobody_routes_is_dead_and_seen(store: Store) -> None:
     assert dead.last_error_code == "NO_ROUTE"
 
 
+@pytest.mark.requirement("B2")
 async def test_a_broken_body_is_dead_at_once_and_an_expired_message_is_not_sent(store: Store) -> None:
     soon = Message("order.paid", data=1)
     await store.put(
@@ -207,6 +241,7 @@ async def test_a_clean_stop_hands_everything_back(store: Store) -> None:
     assert "sending" not in await statuses(store)
 
 
+@pytest.mark.requirement("C4")
 async def test_two_relays_share_the_lanes_and_lose_nothing(store: Store) -> None:
     publisher = Scripted(lambda *_: None)
     both = [relay_to(store, publisher, name=f"relay-{number}") for number in range(2)]

@@ -105,6 +105,7 @@ FROM_POSTGRES = {"kafka", "nats", "http"}
 
 
 @pytest.mark.parametrize("road", ROADS)
+@pytest.mark.requirement("A3", "C10", "D2")
 async def test_every_message_has_its_effect_once_and_in_order(
     road: str, request: pytest.FixtureRequest, postgres_database: str, tmp_path: Path
 ) -> None:
@@ -124,6 +125,7 @@ async def test_every_message_has_its_effect_once_and_in_order(
 
 
 @pytest.mark.parametrize("road", KILLED)
+@pytest.mark.requirement("C1")
 async def test_a_broker_that_is_killed_under_load_loses_nothing_and_every_effect_happens_once(
     road: str, request: pytest.FixtureRequest, postgres_database: str, tmp_path: Path
 ) -> None:

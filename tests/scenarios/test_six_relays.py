@@ -19,6 +19,7 @@ from postroom.testing.journal import Run, check
 pytestmark = pytest.mark.timeout(SECONDS + 300)
 
 
+@pytest.mark.requirement("B3", "C4", "C10")
 async def test_six_relays_in_a_storm_lose_nothing_and_keep_every_order(database: str, tmp_path: Path) -> None:
     print(f"POSTROOM_PROOF_SEED={SEED} POSTROOM_PROOF_SECONDS={SECONDS:g}")
     async with storm(database, tmp_path, SEED) as weather:

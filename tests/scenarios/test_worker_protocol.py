@@ -39,6 +39,7 @@ def desk(database: str, tmp_path: Path, receiver: Receiver) -> Iterator[Desk]:
 # ── a message's way ──
 
 
+@pytest.mark.requirement("A2", "B2", "B11")
 def test_a_message_is_pending_then_sending_then_published(desk: Desk, receiver: Receiver) -> None:
     seen = threading.Event()
     receiver.delay = lambda _: 0.0 * seen.wait(60)
@@ -57,6 +58,7 @@ def test_a_message_is_pending_then_sending_then_published(desk: Desk, receiver: 
     assert receiver.got == [{"id": message, "key": "7", "body": b'{"amount":12}'}]
 
 
+@pytest.mark.requirement("A2", "B2", "B11", "D8")
 def test_a_timeout_is_retried_and_the_second_try_succeeds(desk: Desk, receiver: Receiver) -> None:
     """Sending, failed, pending again when the backoff is over, and published at the second try."""
     receiver.delay = lambda number: 2.0 if number == 1 else 0.0
@@ -75,6 +77,7 @@ def test_a_timeout_is_retried_and_the_second_try_succeeds(desk: Desk, receiver: 
     assert receiver.got[0]["id"] == receiver.got[1]["id"]
 
 
+@pytest.mark.requirement("B3", "B11")
 def test_a_crashed_workers_message_is_taken_over_when_its_lease_ends(desk: Desk, receiver: Receiver) -> None:
     receiver.delay = lambda number: 30.0 if number == 1 else 0.0
     desk("put", "order.paid", "--key", "7", "--data", "1")
@@ -90,6 +93,7 @@ def test_a_crashed_workers_message_is_taken_over_when_its_lease_ends(desk: Desk,
     assert len(receiver.got) == 2
 
 
+@pytest.mark.requirement("B2", "B11")
 def test_a_message_whose_attempts_are_used_up_succeeds_when_it_is_requeued_by_hand(
     desk: Desk, receiver: Receiver
 ) -> None:
@@ -123,6 +127,7 @@ async def as_if_elsewhere(url: str) -> None:
             await store.join(replace(relay, process=""))
 
 
+@pytest.mark.requirement("B3", "B7")
 def test_a_crash_leaves_it_sending_until_its_lease_ends(desk: Desk, receiver: Receiver) -> None:
     """The lease is the worker's own setting: nobody touches the message before it has run out, unless its process is known
     to be gone. Of one on another machine nobody knows."""
@@ -143,6 +148,7 @@ def test_a_crash_leaves_it_sending_until_its_lease_ends(desk: Desk, receiver: Re
     assert desk.record()["attempts"] == 2
 
 
+@pytest.mark.requirement("B7")
 def test_a_broker_that_is_down_costs_no_attempt_and_recovers(desk: Desk, receiver: Receiver) -> None:
     desk("put", "order.paid", "--key", "7", "--data", "1")
     receiver.close()
@@ -157,6 +163,7 @@ def test_a_broker_that_is_down_costs_no_attempt_and_recovers(desk: Desk, receive
     assert len(back.got) == 1
 
 
+@pytest.mark.requirement("B7")
 def test_a_broken_body_is_dead_at_once_and_a_mended_one_goes(desk: Desk, receiver: Receiver) -> None:
     desk("put", "order.paid", "--key", "7", "--body", "{broken", "--content-type", "application/json")
     desk.drain(code=3)
@@ -170,6 +177,7 @@ def test_a_broken_body_is_dead_at_once_and_a_mended_one_goes(desk: Desk, receive
     assert [got["id"] for got in receiver.got] == [mended]
 
 
+@pytest.mark.requirement("B7")
 def test_attempts_used_up_stay_dead_until_a_person_acts(desk: Desk, receiver: Receiver) -> None:
     receiver.answer = lambda _: 503
     desk("put", "order.paid", "--key", "7", "--data", "1")
@@ -185,6 +193,7 @@ def test_attempts_used_up_stay_dead_until_a_person_acts(desk: Desk, receiver: Re
     assert [got["body"] for got in receiver.got[2:]] == [b"1", b"2"]
 
 
+@pytest.mark.requirement("B7")
 def test_a_database_that_fails_after_the_send_is_waited_for(desk: Desk, receiver: Receiver) -> None:
     """The receiver has it, and the outcome cannot be written: only the settle is repeated, nothing is sent again."""
     outage = outage_of(desk.url)
@@ -202,6 +211,7 @@ def test_a_database_that_fails_after_the_send_is_waited_for(desk: Desk, receiver
     assert (desk.record()["attempts"], len(receiver.got)) == (1, 1)
 
 
+@pytest.mark.requirement("B7")
 def test_a_database_away_for_longer_than_the_lease_may_cost_a_duplicate(desk: Desk, receiver: Receiver) -> None:
     """Then the lane is given up: what was in flight pays an attempt and comes again, with the same id; the rest comes once."""
     outage = outage_of(desk.url)
@@ -227,6 +237,7 @@ def test_a_database_away_for_longer_than_the_lease_may_cost_a_duplicate(desk: De
 # ── what an operator does ──
 
 
+@pytest.mark.requirement("B8")
 def test_an_operator_counts_by_status_frees_expired_locks_and_requeues(desk: Desk, receiver: Receiver) -> None:
     receiver.answer = lambda number: 422 if receiver.got[number - 1]["key"] == "bad" else 204
     for key in ("good", "bad", "bad"):

@@ -87,6 +87,7 @@ def test_any_text_is_a_duration_or_refused(text: str) -> None:
 # The values
 
 
+@pytest.mark.requirement("B4")
 def test_the_relay_has_the_defaults_of_the_worker_protocol_but_for_its_lease() -> None:
     config = RelayConfig()
     assert not config.enabled
@@ -230,6 +231,7 @@ def test_code_wins_over_the_environment_and_that_over_the_file(toml: Path) -> No
     assert settings.lanes == 64
 
 
+@pytest.mark.requirement("B4")
 def test_each_setting_has_its_variable() -> None:
     env = {
         "POSTROOM_STORE": "sqlite:///shop.db",
@@ -306,6 +308,7 @@ def test_none_and_an_empty_variable_count_as_not_given() -> None:
     assert load_settings(env={"POSTROOM_BATCH": "", "POSTROOM_STORE": ""}, batch=None) == Settings()
 
 
+@pytest.mark.requirement("B4")
 def test_the_preset_worker_has_the_numbers_of_the_worker_protocol() -> None:
     config = load_settings(env={"POSTROOM_PRESET": "worker"}).relay
     assert not config.enabled
@@ -314,6 +317,7 @@ def test_the_preset_worker_has_the_numbers_of_the_worker_protocol() -> None:
     assert config.backoff == Table(tuple(n * SECOND for n in (5, 10, 20, 40, 80, 160)))
 
 
+@pytest.mark.requirement("C2", "C3")
 def test_the_preset_kafka_has_batches_of_500_and_five_tries_from_two_seconds_to_ten_minutes(toml: Path) -> None:
     toml.write_text('preset = "kafka"')
     config = load_settings(env={}, toml=toml).relay
@@ -402,11 +406,13 @@ def test_a_url_of_the_wrong_type_is_not_shown() -> None:
 # Secrets from files
 
 
+@pytest.mark.requirement("B10")
 def test_a_url_may_come_from_a_file(secret: Path) -> None:
     env = {"POSTROOM_STORE_FILE": str(secret), "POSTROOM_TO_FILE": str(secret)}
     assert load_settings(env=env).store == load_settings(env=env).to == "postgresql://app:s3cr3t@db/shop"
 
 
+@pytest.mark.requirement("B10")
 def test_a_secret_that_everybody_can_read_is_refused(secret: Path) -> None:
     secret.chmod(0o644)
     with pytest.raises(

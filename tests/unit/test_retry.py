@@ -110,6 +110,7 @@ def test_the_worker_waits_as_its_table_says() -> None:
     assert RetryPolicy.WORKER.backoff.jitter == 0
 
 
+@pytest.mark.requirement("C3")
 def test_transfers_wait_from_two_seconds_doubling_to_ten_minutes_five_times() -> None:
     policy = RetryPolicy.TRANSFERS
     assert waits_in_seconds(policy) == [2, 4, 8, 16]

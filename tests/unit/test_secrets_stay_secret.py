@@ -65,6 +65,7 @@ def assert_hidden(thing: object) -> None:
 
 
 @pytest.mark.parametrize("url", PUBLISHERS)
+@pytest.mark.requirement("B10")
 def test_no_publisher_and_no_route_shows_it(url: str) -> None:
     assert_hidden(open_publisher(url))
     settings = Settings(to=url)
@@ -80,6 +81,7 @@ def test_no_consumer_shows_it(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", STORES)
+@pytest.mark.requirement("B10")
 def test_no_store_shows_it(url: str) -> None:
     if "://" in url:
         assert_hidden(open_store(url))
@@ -100,6 +102,7 @@ def error_of(opened: Callable[[str], Any], url: str) -> PostroomError | None:
     ("opened", "url"),
     [*((open_publisher, url) for url in PUBLISHERS), *((open_store, url) for url in STORES)],
 )
+@pytest.mark.requirement("B10")
 def test_no_error_about_a_url_shows_it_nor_does_what_caused_the_error(
     opened: Callable[[str], Any], url: str, broken: str
 ) -> None:

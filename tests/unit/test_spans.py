@@ -93,6 +93,7 @@ async def relay(shop: Shop, to: Publisher | None = None) -> None:
         await Relay(store, [Route(to=to or MemoryPublisher(shop.broker, topic=TOPIC), retry=QUICK)]).drain()
 
 
+@pytest.mark.requirement("A7", "B9")
 async def test_put_publish_receive_and_handle_are_four_spans_of_one_way(shop: Shop, spans: Spans) -> None:
     inbox = an_inbox()
     inbox.on("*")(lambda message, tx: shop.insert(tx, message.data))

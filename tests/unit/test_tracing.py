@@ -46,6 +46,7 @@ def test_without_a_span_the_messages_are_the_same_objects() -> None:
     assert traced(messages, LIMITS) is messages
 
 
+@pytest.mark.requirement("A7")
 def test_the_current_span_goes_along(span: SpanContext) -> None:
     message = one(PAID)
     assert message.traceparent == f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"

@@ -48,6 +48,7 @@ async def held(others: Sight, name: str) -> AsyncIterator[Held]:
 
 @pytest.mark.parametrize("name", [*ON_SQLITE, *ON_POSTGRES, *ON_MARIADB])
 class TestEveryHandle:
+    @pytest.mark.requirement("A1", "D2", "D8")
     async def test_commit_makes_data_and_message_appear_together(self, held: Held, others: Sight) -> None:
         await held.begin()
         await held.run(ORDER)
@@ -56,6 +57,7 @@ class TestEveryHandle:
         await held.commit()
         assert others.counts() == (1, 1)
 
+    @pytest.mark.requirement("A1", "D8")
     async def test_a_rolled_back_message_never_existed(self, held: Held, others: Sight) -> None:
         await held.begin()
         await held.run(ORDER)
@@ -127,6 +129,7 @@ class TestEveryHandle:
         assert messages == 1
         assert orders == (0 if "postgresql" in others.url else 1)  # and elsewhere the transaction goes on
 
+    @pytest.mark.requirement("B1")
     async def test_a_known_idempotency_key_is_a_duplicate(self, held: Held, others: Sight) -> None:
         await held.begin()
         await done(outbox.put(held.thing, Message("order.paid", idempotency_key="pay-1")))
@@ -157,6 +160,7 @@ class TestEveryHandle:
         rows = others.rows("SELECT type, payload, body FROM outbox")
         assert {type: body if text is None else text.encode() for type, text, body in rows} == BODIES
 
+    @pytest.mark.requirement("A7")
     async def test_every_field_is_written(self, held: Held, others: Sight) -> None:
         texts = {"topic": "orders", "aggregate": "order", "correlation_id": "c", "causation_id": "b"}
         whole = PAID.replace(headers={"tenant": "Zoë"}, traceparent=f"00-{'a' * 32}-{'b' * 16}-01", **texts)

@@ -41,6 +41,7 @@ async def written(url: str) -> tuple[int, list[Message]]:
         return orders, [record.message for record in await store.find(Query())]
 
 
+@pytest.mark.requirement("A1", "E4")
 async def test_a_message_commits_with_the_document(shop: str, client: MongoClient[dict[str, Any]]) -> None:
     with client.start_session() as session, session.start_transaction():
         client.get_default_database()["orders"].insert_one({"amount": 12}, session=session)
@@ -48,6 +49,7 @@ async def test_a_message_commits_with_the_document(shop: str, client: MongoClien
     assert await written(shop) == (1, [PAID])
 
 
+@pytest.mark.requirement("A1", "E4")
 async def test_a_message_is_rolled_back_with_the_document(shop: str, client: MongoClient[dict[str, Any]]) -> None:
     with client.start_session() as session:
         session.start_transaction()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.docs.reference import api, cli, declared, errors, events, settings, tables
+from tests.docs.reference import api, cli, declared, errors, events, requirements, settings, tables
 
 FOLDER = Path(__file__).parents[3] / "docs/reference"
 PAGES: dict[str, Callable[[], str]] = {
@@ -17,6 +17,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "tables": tables.page_of_tables,
     "stores": declared.stores,
     "transports": declared.transports,
+    "requirements": requirements.page_of_requirements,
 }
 
 

@@ -134,6 +134,7 @@ def log(*events: Event, view: LogView | None = None, capsys: pytest.CaptureFixtu
     return capsys.readouterr().out.splitlines()
 
 
+@pytest.mark.requirement("C3")
 def test_what_a_person_must_know_is_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     taken, lost = LanesTaken(owner="a", lanes=(1, 2)), LanesLost(owner="a", lanes=(2,))
     assert log(taken, lost, AWAY, AWAY, BACK, DEATH, capsys=capsys) == [

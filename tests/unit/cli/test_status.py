@@ -36,6 +36,7 @@ def test_for_people_an_empty_outbox_has_none_of_any_status(desk: Desk) -> None:
     assert [row[:2] for row in rows] == [[name, "0"] for name in (*OPEN, *SETTLED)]
 
 
+@pytest.mark.requirement("E5")
 def test_counts_lag_lanes_and_relays_are_shown(desk: Desk) -> None:
     desk("put", "a.b")
     desk.execute("UPDATE outbox SET created_at = created_at - 3600000000")

@@ -26,6 +26,7 @@ def a_guard(url: str, **options: Any) -> RedisGuard:
     return RedisGuard(f"{url}/0", ttl=LONG, **options)
 
 
+@pytest.mark.requirement("D5")
 async def test_a_message_is_handled_once_and_a_failure_gives_its_key_back(
     shop: Shop, redis_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -186,6 +187,7 @@ async def test_a_hold_that_could_not_be_given_back_is_still_ours(redis_url: str)
     await guard.close()
 
 
+@pytest.mark.requirement("D5")
 def test_a_time_to_live_within_the_replay_window_is_refused() -> None:
     with pytest.raises(ConfigError, match="make its ttl longer"):
         an_inbox(guard=RedisGuard("redis://localhost/0", ttl=timedelta(days=1)))

@@ -76,6 +76,7 @@ async def test_an_async_handler_behind_a_plain_function_has_failed_instead_of_do
     assert list(await shop.desk.effects()) == []
 
 
+@pytest.mark.requirement("A3", "A9", "D5", "D8")
 async def test_a_message_delivered_five_times_three_at_once_to_two_consumers_has_one_effect_each(shop: Shop) -> None:
     def an_inbox_called(name: str) -> Inbox:
         inbox = an_inbox(name)
@@ -164,6 +165,7 @@ async def test_over_the_limit_it_is_dead_with_its_bytes_and_goes_again_when_requ
         (RetryLater("later", retry_after=timedelta(milliseconds=1)), "MAX_ATTEMPTS"),
     ],
 )
+@pytest.mark.requirement("A5")
 async def test_what_an_error_means_is_in_one_table(shop: Shop, error: BaseException, code: str) -> None:
     inbox = an_inbox(errors={LookupError: ErrorClass(code="BAD_DATA", business=True, retryable=False)})
 
@@ -675,6 +677,7 @@ async def test_a_message_put_while_handling_says_what_caused_it(shop: Shop) -> N
 # ── a constraint of one's own ──
 
 
+@pytest.mark.requirement("D5")
 async def test_a_business_key_tells_what_was_done_before(shop: Shop) -> None:
     async with shop.desk.store.transaction() as tx:
         done: Any = tx.handle.execute("CREATE UNIQUE INDEX effects_name ON effects (name)")

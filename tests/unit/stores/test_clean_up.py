@@ -103,6 +103,7 @@ def clean(home: Home) -> list[int]:
     return gone
 
 
+@pytest.mark.requirement("C6")
 async def test_old_published_rows_go_in_batches_and_all_others_stay(home: Home) -> None:
     async with home.open() as store:
         await store.migrate()
@@ -113,6 +114,7 @@ async def test_old_published_rows_go_in_batches_and_all_others_stay(home: Home) 
         assert await found(store) == {**kept, "young": "pending"}
 
 
+@pytest.mark.requirement("C6")
 async def test_rows_that_were_published_lately_stay(home: Home) -> None:
     async with home.open() as store:
         await store.migrate()

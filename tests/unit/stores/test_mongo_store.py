@@ -244,6 +244,7 @@ async def test_a_key_that_is_freed_while_it_is_walked_past_moves_again(
     assert came == [waiting], "it came at once, or with the next claim"
 
 
+@pytest.mark.requirement("E2")
 async def test_the_dead_are_in_a_collection_of_their_own_and_seen_as_before(
     store: MongoStore, mongo_database: str
 ) -> None:

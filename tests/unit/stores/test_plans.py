@@ -263,6 +263,7 @@ HOT = (
 @in_every_state
 @in_both_modes
 @pytest.mark.parametrize("name", HOT)
+@pytest.mark.requirement("C5")
 def test_no_statement_of_the_hot_path_walks_over_the_outbox(
     explained: Explained, state: str, mode: str, name: str
 ) -> None:
@@ -275,6 +276,7 @@ def test_no_statement_of_the_hot_path_walks_over_the_outbox(
 
 @in_every_state
 @in_both_modes
+@pytest.mark.requirement("C5")
 def test_a_claim_reads_few_times_its_limit(explained: Explained, state: str, mode: str) -> None:
     for plan in explained.of(state, mode, "claim"):
         assert plan.indexes("outbox") == {"outbox_line", "outbox_aside", "outbox_pkey", "Tid Scan"}
