@@ -28,7 +28,7 @@ async def main():
 asyncio.run(main())
 """
 """The tables without the command line, which needs an extra."""
-CORE = ["", ".outbox", ".relay", ".inbox", ".stores.sqlite", ".settings", ".transports.local", ".ops.health_port"]
+CORE = ["", ".outbox", ".relay", ".inbox", ".stores.sqlite", ".config.load", ".transports.local", ".ops.health_port"]
 STORES = {
     "postgres": "postgresql://app@db/shop",
     "mysql": "mysql://app@db/shop",
