@@ -20,6 +20,8 @@ from typing import Any
 from postroom.testing.waiting import until
 
 PATIENCE = 60
+RUNNING = re.compile(r"Uvicorn running on (http://\S+)")
+"""With its address: psycopg asks "Is the server running on that host" when a database is away."""
 
 
 @dataclass
@@ -73,8 +75,8 @@ def application(folder: Path, arguments: Sequence[str], **env: str) -> Iterator[
     listener = threading.Thread(target=app.listen)
     listener.start()
     try:
-        until(lambda: "running on" in app.output or process.poll() is not None, lambda: app.output)
-        if found := re.search(r"running on (http://\S+)", app.output):
+        until(lambda: RUNNING.search(app.output) or process.poll() is not None, lambda: app.output)
+        if found := RUNNING.search(app.output):
             app.url = found[1]
         else:
             listener.join(PATIENCE)
