@@ -32,7 +32,7 @@ from postroom.validation import Limits
 if TYPE_CHECKING:
     from postroom.config.values import RelayConfig, Settings
     from postroom.contracts.inbox import InboxStore
-    from postroom.contracts.outbox import Store
+    from postroom.contracts.store import Store
     from postroom.contracts.transport import Consumer, Publisher
     from postroom.inbox import Inbox, InboxWorker
     from postroom.relay import Relay, Route

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from postroom.contracts.outbox import Store
+from postroom.contracts.store import Store
 from postroom.stores.mysql import MySQLStore
 from postroom.testing.contracts import StoreContract
 

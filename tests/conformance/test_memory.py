@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from postroom.contracts.outbox import Store
+from postroom.contracts.store import Store
 from postroom.stores.memory import MemoryStore
 from postroom.testing.contracts import StoreContract
 from postroom.testing.contracts._case import NOON, a_message, a_relay

@@ -19,7 +19,9 @@ from tests.servers.mariadb import connect as mariadb_connect
 from tests.servers.mongod import Mongod
 
 from postroom.contracts.inbox import InboxStore
-from postroom.contracts.outbox import Query, Settled, Settlement, Store
+from postroom.contracts.ops import Query
+from postroom.contracts.outbox import Settled, Settlement
+from postroom.contracts.store import Store
 from postroom.errors import StoreError, StoreUnavailable
 from postroom.outbox.outbox import Outbox
 from postroom.stores import open_inbox_store, open_store

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from postroom.contracts.outbox import Store
+from postroom.contracts.store import Store
 from postroom.stores.postgres import PostgresStore
 from postroom.testing.contracts import StoreContract, WatchContract
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.contracts.outbox import Store
+from postroom.contracts.store import Store
 from postroom.stores.sqlite import SQLiteStore
 from postroom.testing.contracts import StoreContract
 

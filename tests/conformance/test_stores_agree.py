@@ -24,18 +24,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 from tests.servers.mariadb import connect
 
-from postroom.contracts.outbox import (
-    Buried,
-    Claim,
-    Expired,
-    Published,
-    Query,
-    Retry,
-    Settlement,
-    Store,
-    Unsent,
-    Verdict,
-)
+from postroom.contracts.ops import Query
+from postroom.contracts.outbox import Buried, Claim, Expired, Published, Retry, Settlement, Unsent, Verdict
+from postroom.contracts.store import Store
 from postroom.message import Message
 from postroom.stores.memory import MemoryStore
 from postroom.stores.mongo import MongoStore

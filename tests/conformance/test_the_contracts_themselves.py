@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from postroom.contracts.outbox import Store
+from postroom.contracts.store import Store
 from postroom.stores.memory import MemoryStore
 from postroom.testing.contracts import StoreContract, watch
 from postroom.testing.saboteurs import Saboteur, all_saboteurs

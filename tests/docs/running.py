@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.commands import postroom
 
 from postroom import open_store
-from postroom.contracts.outbox import Query, Record
+from postroom.contracts.ops import Query, Record
 
 SHOP = "sqlite:///shop.db"
 ORDERS = "CREATE TABLE orders (id TEXT PRIMARY KEY, amount INTEGER)"

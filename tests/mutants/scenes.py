@@ -13,7 +13,8 @@ from tests.mutants import virtual
 from tests.mutants.world import LEASE, SEND, TRIES, Answer, World, failing
 
 from postroom.clock import utcnow
-from postroom.contracts.outbox import Query, Retry
+from postroom.contracts.ops import Query
+from postroom.contracts.outbox import Retry
 from postroom.contracts.transport import Failed, Outcome, Rejected, Unavailable
 from postroom.errors import PostroomError
 from postroom.message import Message

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from tests.mutants.world import LEASE, SEND, Answer, World
 
-from postroom.contracts.outbox import Query
+from postroom.contracts.ops import Query
 from postroom.contracts.transport import Failed, Outcome, Rejected, Unavailable
 from postroom.message import Message
 

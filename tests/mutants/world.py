@@ -15,7 +15,8 @@ from typing import Any, cast
 
 from postroom.clock import utcnow
 from postroom.config.values import RelayConfig
-from postroom.contracts.outbox import Query, Record, Store
+from postroom.contracts.ops import Query, Record
+from postroom.contracts.store import Store
 from postroom.contracts.transport import (
     KEY_STOPPED,
     NOT_STARTED,

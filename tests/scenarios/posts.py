@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from postroom.contracts.outbox import Query, Record
+from postroom.contracts.ops import Query, Record
 from postroom.message import Message
 from postroom.stores import open_store
 

@@ -18,7 +18,7 @@ from typing import Protocol
 
 import psycopg
 
-from postroom.contracts.outbox import Query
+from postroom.contracts.ops import Query
 from postroom.message import Message
 from postroom.stores import open_store
 

@@ -18,7 +18,8 @@ from typing import TypeVar
 
 from tests.scenarios.shoppers import Shoppers
 
-from postroom.contracts.outbox import Query, Record, Store
+from postroom.contracts.ops import Query, Record
+from postroom.contracts.store import Store
 from postroom.errors import StoreUnavailable
 from postroom.stores import open_store
 from postroom.testing.journal import Delivery, Name

@@ -13,7 +13,8 @@ import pytest
 from tests.scenarios.applications import Application, application
 from tests.servers.ports import free_port
 
-from postroom.contracts.outbox import Lane, Query, Record, RelayInfo
+from postroom.contracts.lanes import Lane, RelayInfo
+from postroom.contracts.ops import Query, Record
 from postroom.stores import open_store
 from postroom.testing.waiting import until
 

@@ -12,7 +12,7 @@ from nats.js.api import DiscardPolicy
 from tests.servers.rabbit_queues import channel_to, fresh_name, make_queue, remove
 from tests.servers.streams import at_once, everything_in, fresh_stream
 
-from postroom.contracts.outbox import Query
+from postroom.contracts.ops import Query
 from postroom.contracts.transport import Publisher
 from postroom.events import Event, Listeners, RoutePaused, RouteResumed
 from postroom.message import Message

@@ -12,7 +12,8 @@ import pytest
 from tests.scenarios.conftest import DATABASES, url_of
 
 from postroom.config.values import RelayConfig
-from postroom.contracts.outbox import Claim, Store
+from postroom.contracts.outbox import Claim
+from postroom.contracts.store import Store
 from postroom.message import Message
 from postroom.relay import Drained, Relay, Route
 from postroom.relay.batch_size import MOST_BYTES

@@ -20,7 +20,9 @@ from tests.scenarios.conftest import DATABASES, url_of
 from tests.scenarios.outages import outage_of
 
 import postroom
-from postroom.contracts.outbox import Lane, Query, Record, Store
+from postroom.contracts.lanes import Lane
+from postroom.contracts.ops import Query, Record
+from postroom.contracts.store import Store
 from postroom.message import Message
 from postroom.stores import open_store
 from postroom.telemetry.failpoints import POINTS

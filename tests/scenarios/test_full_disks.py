@@ -23,7 +23,7 @@ from tests.servers.databases import in_database
 from tests.servers.mariadb import connect as mariadb_connect
 
 from postroom.config.values import RelayConfig
-from postroom.contracts.outbox import Store
+from postroom.contracts.store import Store
 from postroom.errors import StoreUnavailable
 from postroom.relay import Relay
 from postroom.relay.routes import Route

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from postroom.clock import utcnow
-from postroom.contracts.outbox import Lane, RelayInfo, Retry
+from postroom.contracts.lanes import Lane, RelayInfo
+from postroom.contracts.outbox import Retry
 from postroom.stores import open_store
 from postroom.testing.waiting import until
 

@@ -25,7 +25,8 @@ from tests.servers.mongod import Mongod, Second, mongod_of_my_own
 
 from postroom import Message, Outbox, Relay, Route, open_store
 from postroom.config.values import RelayConfig
-from postroom.contracts.outbox import Query, Store
+from postroom.contracts.ops import Query
+from postroom.contracts.store import Store
 from postroom.errors import DuplicateMessage, StoreUnavailable
 from postroom.events import Event, LanesLost, Listeners
 from postroom.outbox.reconciler import Reconciler

@@ -14,7 +14,8 @@ from tests.servers.mongod import Mongod
 
 from postroom import Message, Outbox, Relay, Route, open_store
 from postroom.config.values import RelayConfig
-from postroom.contracts.outbox import Query, Store
+from postroom.contracts.ops import Query
+from postroom.contracts.store import Store
 from postroom.errors import StoreUnavailable
 from postroom.relay import wakeup
 from postroom.retry import RetryPolicy

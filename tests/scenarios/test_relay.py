@@ -15,7 +15,10 @@ from tests.scenarios.outages import outage_of
 
 from postroom.clock import monotonic
 from postroom.config.values import RelayConfig
-from postroom.contracts.outbox import Claim, Lane, Query, Settled, Store
+from postroom.contracts.lanes import Lane
+from postroom.contracts.ops import Query
+from postroom.contracts.outbox import Claim, Settled
+from postroom.contracts.store import Store
 from postroom.contracts.transport import Envelope, Failed, Outcome, Rejected, Unavailable
 from postroom.errors import ConfigError, StoreError, StoreUnavailable
 from postroom.events import Event, Listeners, RoutePaused

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from postroom.contracts.outbox import Lane, Query, Record, RelayInfo
+from postroom.contracts.lanes import Lane, RelayInfo
+from postroom.contracts.ops import Query, Record
 from postroom.events import Listeners
 from postroom.message import Message
 from postroom.relay import presence

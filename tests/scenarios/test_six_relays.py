@@ -13,7 +13,7 @@ from tests.proof.lengths import SEED
 from tests.proof.lengths import STORM_SECONDS as SECONDS
 from tests.scenarios.storm import Storm, name_of, storm
 
-from postroom.contracts.outbox import Query
+from postroom.contracts.ops import Query
 from postroom.testing.journal import Run, check
 
 pytestmark = pytest.mark.timeout(SECONDS + 300)

@@ -19,7 +19,7 @@ from tests.servers import sqs
 from tests.servers.gate import Gate
 from tests.servers.queues import everything_in, fresh_queue, with_queue
 
-from postroom.contracts.outbox import Query, Record
+from postroom.contracts.ops import Query, Record
 from postroom.contracts.transport import Envelope
 from postroom.errors import TransportUnavailable
 from postroom.message import Message

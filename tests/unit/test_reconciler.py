@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from postroom.clock import utcnow
-from postroom.contracts.outbox import Query
+from postroom.contracts.ops import Query
 from postroom.errors import StoreError, StoreUnavailable
 from postroom.message import Message
 from postroom.outbox.reconciler import Reconciler, message_id

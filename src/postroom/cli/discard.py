@@ -9,7 +9,8 @@ import click
 
 from postroom.cli.repair import Repair, messages
 from postroom.cli.session import Session
-from postroom.contracts.outbox import Progress, Query, Store
+from postroom.contracts.ops import Progress, Query
+from postroom.contracts.store import Store
 
 
 async def _discard(store: Store, query: Query, told: Progress) -> int:

@@ -9,7 +9,8 @@ from uuid import UUID
 import click
 
 from postroom.cli.output import printable
-from postroom.contracts.outbox import OPEN, Query, Status, Store
+from postroom.contracts.ops import OPEN, Query, Status
+from postroom.contracts.store import Store
 
 PREFIX_MIN = 4
 """With fewer digits nobody means one message."""

@@ -13,7 +13,7 @@ from postroom.cli.options import store_options
 from postroom.cli.output import write, write_json
 from postroom.cli.session import Session
 from postroom.config.values import Settings
-from postroom.contracts.outbox import Migration
+from postroom.contracts.schema import Migration
 from postroom.stores import open_store
 from postroom.stores.sql.grants import grants
 from postroom.stores.sql.insert import Dialect

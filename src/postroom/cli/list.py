@@ -13,7 +13,7 @@ from postroom.cli.options import before_now, store_options, whole_type
 from postroom.cli.output import write, write_json
 from postroom.cli.records import as_json_object, write_records
 from postroom.cli.session import Session
-from postroom.contracts.outbox import OPEN, SETTLED, Query, Record
+from postroom.contracts.ops import OPEN, Query, Record, SETTLED
 
 LIMIT_DEFAULT = 50
 """How many messages a person is shown."""

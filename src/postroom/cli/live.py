@@ -16,7 +16,8 @@ from rich.text import Text
 from postroom.cli.output import printable, rough
 from postroom.cli.tally import Tally
 from postroom.clock import monotonic
-from postroom.contracts.outbox import OPEN, Counts, Store
+from postroom.contracts.ops import Counts, OPEN
+from postroom.contracts.store import Store
 from postroom.errors import StoreError
 from postroom.events import Event
 

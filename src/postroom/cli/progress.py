@@ -10,7 +10,7 @@ from typing import Protocol
 
 from postroom.cli.output import printable, write
 from postroom.cli.tally import Tally
-from postroom.contracts.outbox import Store
+from postroom.contracts.store import Store
 from postroom.events import Event, LanesLost, LanesReleased, LanesTaken, MessageBuried, RoutePaused, RouteResumed
 from postroom.text import without_trace
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from postroom import codec
 from postroom.cli.output import Column, width, write_table
-from postroom.contracts.outbox import Record
+from postroom.contracts.ops import Record
 from postroom.errors import InvalidMessage
 from postroom.message import Message, rfc3339
 from postroom.text import without_trace

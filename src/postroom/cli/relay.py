@@ -22,7 +22,8 @@ from postroom.cli.progress import view_of
 from postroom.cli.repair import messages
 from postroom.cli.session import Session
 from postroom.cli.tally import Tally
-from postroom.contracts.outbox import OPEN, Counts, Store
+from postroom.contracts.ops import Counts, OPEN
+from postroom.contracts.store import Store
 from postroom.events import Listeners
 from postroom.ops.health import Health, Readiness
 from postroom.ops.health_port import HealthPort

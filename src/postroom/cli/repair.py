@@ -18,7 +18,8 @@ from postroom.cli.options import Command, store_options, whole_type
 from postroom.cli.output import write, write_json
 from postroom.cli.records import write_records
 from postroom.cli.session import Session
-from postroom.contracts.outbox import Progress, Query, Record, Status, Store
+from postroom.contracts.ops import Progress, Query, Record, Status
+from postroom.contracts.store import Store
 
 PAGE = 500
 """How many messages are read at once."""

@@ -10,7 +10,8 @@ import click
 from postroom.cli.repair import Repair, messages
 from postroom.cli.session import Session
 from postroom.clock import utcnow
-from postroom.contracts.outbox import Progress, Query, Record, Store
+from postroom.contracts.ops import Progress, Query, Record
+from postroom.contracts.store import Store
 from postroom.durations import format_duration
 from postroom.inbox.inbox import RETENTION_DEFAULT
 

@@ -13,7 +13,7 @@ from postroom.cli.notes import note
 from postroom.config.load import CONFIG, load_here, unknown_variables
 from postroom.config.values import Settings
 from postroom.contracts.inbox import InboxStore
-from postroom.contracts.outbox import Store
+from postroom.contracts.store import Store
 from postroom.errors import SchemaMismatch
 from postroom.stores import must_exist, open_inbox_store, open_store
 from postroom.urls import HIDDEN, redact, secrets_in

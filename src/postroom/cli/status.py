@@ -15,7 +15,8 @@ from postroom.cli.options import store_options
 from postroom.cli.output import Column, printable, rough, write, write_json, write_table
 from postroom.cli.session import Session
 from postroom.clock import utcnow
-from postroom.contracts.outbox import OPEN, SETTLED, Counts, Lane, RelayInfo, Status
+from postroom.contracts.lanes import Lane, RelayInfo
+from postroom.contracts.ops import Counts, OPEN, SETTLED, Status
 from postroom.message import rfc3339
 from postroom.ops.health import has_live_owner
 from postroom.relay.presence import gone_among

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, Protocol, Self, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 from uuid import UUID
 
 from postroom.contracts.transport import Delivery, Identity
@@ -118,15 +118,7 @@ class BlockingTransaction(Protocol):
 
 
 class InboxStore(Protocol):
-    """The inbox's side of a database. Opened by `postroom.open_inbox_store(url)`. Everything raises StoreUnavailable while the
-    database is away."""
-
-    @property
-    def name(self) -> str:
-        """What kind of database it is: `postgres`."""
-
-    async def check(self) -> None:
-        """Raise SchemaMismatch, with the command to type, unless the tables are exactly what this Postroom needs."""
+    """What was handled, and what failed. Everything raises StoreUnavailable while the database is away."""
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
         """Begin one, for async handlers. What a handler raises inside comes out as it is, after the rollback."""
@@ -158,9 +150,3 @@ class InboxStore(Protocol):
     async def purge(self, consumer: str, before: datetime, *, limit: int = 10_000) -> int:
         """Forget up to *limit* messages that this consumer handled before this moment; how many. Dead ones stay, and so
         does what other consumers remember: each has a retention of its own."""
-
-    async def close(self) -> None:
-        """Let go of every connection. Twice is fine."""
-
-    async def __aenter__(self) -> Self: ...
-    async def __aexit__(self, *exc: object) -> None: ...

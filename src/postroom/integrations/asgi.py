@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 from postroom.config.load import load_here
 from postroom.config.values import TableNames
-from postroom.contracts.outbox import Store
+from postroom.contracts.store import Store
 from postroom.contracts.transport import Consumer
 from postroom.errors import ConfigError
 from postroom.events import Listeners

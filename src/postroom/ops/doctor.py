@@ -12,7 +12,9 @@ from typing import Literal
 
 from postroom.clock import utcnow
 from postroom.contracts.inbox import DeliveryState, InboxStore
-from postroom.contracts.outbox import OPEN, Counts, Lane, RelayInfo, Store
+from postroom.contracts.lanes import Lane, RelayInfo
+from postroom.contracts.ops import Counts, OPEN
+from postroom.contracts.store import Store
 from postroom.errors import ConfigError, MissingDependency, PostroomError, StoreError
 from postroom.ops.health import ready
 from postroom.ops.words import count, roughly

@@ -10,7 +10,9 @@ from typing import assert_never
 from uuid import UUID
 
 from postroom.clock import utcnow
-from postroom.contracts.outbox import OPEN, Lane, Query, Record, RelayInfo, Status, Store
+from postroom.contracts.lanes import Lane, RelayInfo
+from postroom.contracts.ops import OPEN, Query, Record, Status
+from postroom.contracts.store import Store
 from postroom.ops.health import has_live_owner
 from postroom.ops.words import count, ordinal, roughly
 from postroom.relay.presence import gone_among

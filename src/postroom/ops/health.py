@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from postroom.clock import monotonic, utcnow
-from postroom.contracts.outbox import Lane, RelayInfo, Store
+from postroom.contracts.lanes import Lane, RelayInfo
+from postroom.contracts.store import Store
 from postroom.durations import format_duration
 from postroom.errors import StoreError
 from postroom.relay.presence import gone_among

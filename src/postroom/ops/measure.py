@@ -20,7 +20,7 @@ from postroom.relay import Relay, Route
 
 if TYPE_CHECKING:
     from postroom.config.values import RelayConfig
-    from postroom.contracts.outbox import Store
+    from postroom.contracts.store import Store
     from postroom.contracts.transport import Publisher
 
 TYPE = "postroom.bench"

@@ -15,7 +15,8 @@ from typing import TypeAlias
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 from postroom.clock import utcnow
-from postroom.contracts.outbox import Query, Store
+from postroom.contracts.ops import Query
+from postroom.contracts.store import Store
 from postroom.errors import DuplicateMessage, StoreError
 from postroom.message import Message
 from postroom.text import one_line

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from postroom.clock import monotonic, utcnow
-from postroom.contracts.outbox import Lane, OnLeaseLost, RelayInfo, Store
+from postroom.contracts.lanes import Lane, OnLeaseLost, RelayInfo
+from postroom.contracts.store import Store
 from postroom.errors import StoreUnavailable
 from postroom.events import LanesLost, LanesReleased, LanesTaken, Listeners
 from postroom.relay import presence

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from postroom.contracts.outbox import Claim, Lane, per_lane
+from postroom.contracts.lanes import Lane
+from postroom.contracts.outbox import Claim, per_lane
 
 OTHERS_TURN = 4
 """Every so many claims, lanes that are not known to be full have their turn."""

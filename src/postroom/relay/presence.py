@@ -12,7 +12,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TypeAlias
 
-from postroom.contracts.outbox import RelayInfo
+from postroom.contracts.lanes import RelayInfo
 
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 NAMESPACES = (Path("/proc/self/ns/pid"), Path("/proc/self/ns/time"))

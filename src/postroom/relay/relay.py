@@ -13,7 +13,10 @@ from importlib.metadata import PackageNotFoundError, version
 
 from postroom.clock import monotonic
 from postroom.config.values import RelayConfig
-from postroom.contracts.outbox import OPEN, Claim, Published, RelayInfo, Store, Verdict
+from postroom.contracts.lanes import RelayInfo
+from postroom.contracts.ops import OPEN
+from postroom.contracts.outbox import Claim, Published, Verdict
+from postroom.contracts.store import Store
 from postroom.errors import ConfigError, PostroomError, StoreError, StoreUnavailable
 from postroom.events import BatchClaimed, LanesLost, Listeners
 from postroom.handles import nearby

@@ -10,18 +10,8 @@ from typing import Any, assert_never
 
 from postroom import events
 from postroom.clock import monotonic
-from postroom.contracts.outbox import (
-    Buried,
-    Claim,
-    Claimed,
-    Expired,
-    Published,
-    Retry,
-    Settlement,
-    Store,
-    Unsent,
-    Verdict,
-)
+from postroom.contracts.outbox import Buried, Claim, Claimed, Expired, Published, Retry, Settlement, Unsent, Verdict
+from postroom.contracts.store import Store
 from postroom.errors import StoreUnavailable
 from postroom.events import Listeners
 from postroom.relay.deadlines import within

@@ -11,7 +11,8 @@ from asyncio import Task
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from postroom.contracts.outbox import Buried, Claim, OnLeaseLost
+from postroom.contracts.lanes import OnLeaseLost
+from postroom.contracts.outbox import Buried, Claim
 
 
 class SortedOut(NamedTuple):

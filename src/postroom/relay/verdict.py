@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import assert_never
 
-from postroom.contracts.outbox import Buried, OnLeaseLost, Published, Retry, Verdict
+from postroom.contracts.lanes import OnLeaseLost
+from postroom.contracts.outbox import Buried, Published, Retry, Verdict
 from postroom.contracts.transport import Failed, Outcome, Rejected, Sent, Unavailable
 from postroom.retry import GiveUp, RetryPolicy
 from postroom.text import one_line

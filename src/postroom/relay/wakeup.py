@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from postroom.contracts.outbox import Store
+from postroom.contracts.store import Store
 from postroom.errors import StoreUnavailable
 
 WATCH_AGAIN_SECONDS = 5.0

@@ -8,7 +8,8 @@ from datetime import timedelta
 from itertools import takewhile
 from typing import NamedTuple, Protocol, TypeVar
 
-from postroom.contracts.outbox import ALONE_FROM, Buried, OnLeaseLost, Retry, Verdict, per_lane
+from postroom.contracts.lanes import OnLeaseLost
+from postroom.contracts.outbox import ALONE_FROM, Buried, Retry, Verdict, per_lane
 
 One = TypeVar("One")
 LOST_IN_COMPANY = Retry(timedelta(seconds=1), "LEASE_LOST", "in flight, not alone, when its relay died", spent=False)

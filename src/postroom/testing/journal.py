@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from postroom.contracts.outbox import OPEN, Status
+from postroom.contracts.ops import OPEN, Status
 
 
 class Name(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from postroom.config.tables import TableNames
-from postroom.contracts.outbox import OPEN, Query
+from postroom.contracts.ops import OPEN, Query
 from postroom.contracts.transport import Publisher
 from postroom.errors import ConfigError
 from postroom.message import UNSET, Message

@@ -14,22 +14,9 @@ from itertools import count, repeat
 from typing import Any, ClassVar
 from uuid import UUID
 
-from postroom.contracts.outbox import (
-    ERROR_MAX,
-    Buried,
-    Claim,
-    Lane,
-    OnLeaseLost,
-    Progress,
-    Query,
-    Record,
-    RelayInfo,
-    Retry,
-    Settled,
-    Settlement,
-    Verdict,
-    per_lane,
-)
+from postroom.contracts.lanes import Lane, OnLeaseLost, RelayInfo
+from postroom.contracts.ops import Progress, Query, Record
+from postroom.contracts.outbox import Buried, Claim, ERROR_MAX, Retry, Settled, Settlement, Verdict, per_lane
 from postroom.message import Message
 from postroom.stores.memory import MemoryStore, MemoryTransaction, Row
 

@@ -9,7 +9,7 @@ import pytest
 from pymongo import AsyncMongoClient, MongoClient
 
 from postroom.config.values import TableNames
-from postroom.contracts.outbox import Query
+from postroom.contracts.ops import Query
 from postroom.errors import ConfigError, DuplicateMessage, NotInTransaction, SchemaMismatch, StoreError, UnknownHandle
 from postroom.message import Message
 from postroom.outbox.outbox import Outbox

@@ -13,7 +13,7 @@ from pymongo import MongoClient
 from tests.servers.mariadb import connect
 
 from postroom.contracts.inbox import InboxStore
-from postroom.contracts.outbox import Query
+from postroom.contracts.ops import Query
 from postroom.message import Message
 from postroom.stores import open_inbox_store, open_store, sqlite_path
 from postroom.testing.contracts.inbox import End

@@ -31,7 +31,7 @@ from postroom.cli.demo.proof import PLANTS, facts_of, plant, problems
 from postroom.cli.demo.shop import CreditRefused, Order, Shop
 from postroom.cli.demo.tables import tables_of
 from postroom.cli.demo.telling import Line
-from postroom.contracts.outbox import Record, Status
+from postroom.contracts.ops import Record, Status
 from postroom.message import Message
 from postroom.stores import open_inbox_store
 from postroom.testing.waiting import until

@@ -10,7 +10,10 @@ import pytest
 from tests.unit.cli.running import Desk
 
 from postroom.clock import utcnow
-from postroom.contracts.outbox import Buried, Expired, Published, Query, RelayInfo, Retry, Settlement, Store, Verdict
+from postroom.contracts.lanes import RelayInfo
+from postroom.contracts.ops import Query
+from postroom.contracts.outbox import Buried, Expired, Published, Retry, Settlement, Verdict
+from postroom.contracts.store import Store
 from postroom.message import Message
 from postroom.stores import open_store
 

@@ -19,7 +19,7 @@ from tests.unit.cli.terminal import on_a_terminal, plain
 from postroom.cli.live import ASK_SHARE, LiveView, Seen, draw
 from postroom.cli.progress import DEAD_LETTERS_MAX, LogView, view_of
 from postroom.cli.tally import Tally
-from postroom.contracts.outbox import Counts
+from postroom.contracts.ops import Counts
 from postroom.errors import StoreUnavailable
 from postroom.events import (
     BatchSettled,

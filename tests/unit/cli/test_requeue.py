@@ -13,7 +13,8 @@ import pytest
 from tests.unit.cli.running import Desk, Outcome
 
 from postroom.cli.requeue import REQUEUE
-from postroom.contracts.outbox import Buried, Published, Retry, Status, Verdict
+from postroom.contracts.ops import Status
+from postroom.contracts.outbox import Buried, Published, Retry, Verdict
 from postroom.message import Message
 from postroom.stores import open_store
 from postroom.testing.contracts._case import MINUTE, a_relay

@@ -10,7 +10,9 @@ from datetime import timedelta
 import pytest
 from tests.unit.cli.running import Desk
 
-from postroom.contracts.outbox import OPEN, SETTLED, RelayInfo, Retry
+from postroom.contracts.lanes import RelayInfo
+from postroom.contracts.ops import OPEN, SETTLED
+from postroom.contracts.outbox import Retry
 from postroom.relay import presence
 from postroom.stores import open_store
 

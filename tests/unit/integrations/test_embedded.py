@@ -17,7 +17,7 @@ import pytest
 from tests.servers.ports import free_port
 
 from postroom import Inbox, Message, open_publisher, open_store
-from postroom.contracts.outbox import Query
+from postroom.contracts.ops import Query
 from postroom.contracts.transport import Envelope
 from postroom.errors import ConfigError, PostroomError, StoreUnavailable
 from postroom.events import LanesLost, RoutePaused, RouteResumed

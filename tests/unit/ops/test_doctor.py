@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from postroom.contracts.outbox import Counts, Lane, RelayInfo
+from postroom.contracts.lanes import Lane, RelayInfo
+from postroom.contracts.ops import Counts
 from postroom.ops.doctor import judge, judge_inbox
 from postroom.testing.contracts._case import NOON, SECOND
 

@@ -10,7 +10,10 @@ from uuid import UUID
 
 import pytest
 
-from postroom.contracts.outbox import Buried, Expired, Lane, Query, Record, RelayInfo, Retry, Status, Store
+from postroom.contracts.lanes import Lane, RelayInfo
+from postroom.contracts.ops import Query, Record, Status
+from postroom.contracts.outbox import Buried, Expired, Retry
+from postroom.contracts.store import Store
 from postroom.message import Message
 from postroom.ops.explain import explain, sentences
 from postroom.stores.memory import MemoryStore

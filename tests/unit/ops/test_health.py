@@ -14,7 +14,9 @@ import pytest
 
 from postroom.clock import utcnow
 from postroom.config.load import load_settings
-from postroom.contracts.outbox import Lane, RelayInfo, Retry, Store
+from postroom.contracts.lanes import Lane, RelayInfo
+from postroom.contracts.outbox import Retry
+from postroom.contracts.store import Store
 from postroom.errors import ConfigError, PostroomError
 from postroom.ops import health
 from postroom.ops.health import Health, Readiness, ready

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 
-from postroom.contracts.outbox import Lane, RelayInfo
+from postroom.contracts.lanes import Lane, RelayInfo
 from postroom.relay.heartbeat import Company, company
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

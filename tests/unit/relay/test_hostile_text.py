@@ -11,7 +11,8 @@ from datetime import timedelta
 import pytest
 
 from postroom.config.values import RelayConfig
-from postroom.contracts.outbox import ERROR_MAX, Query
+from postroom.contracts.ops import Query
+from postroom.contracts.outbox import ERROR_MAX
 from postroom.contracts.outbox import Buried as BuriedVerdict
 from postroom.contracts.transport import Envelope, Failed, Outcome, Rejected, Sent, Unavailable
 from postroom.events import Event, Listeners, MessageBuried, MessageRetried, RoutePaused

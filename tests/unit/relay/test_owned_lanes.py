@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from postroom.contracts.outbox import Claim, Lane
+from postroom.contracts.lanes import Lane
+from postroom.contracts.outbox import Claim
 from postroom.relay.owned_lanes import REST_SECONDS, OwnedLanes, fair_share
 
 

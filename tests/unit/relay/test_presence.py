@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from postroom.contracts.outbox import RelayInfo
+from postroom.contracts.lanes import RelayInfo
 from postroom.relay import presence
 from postroom.relay.presence import Start, Unseen, is_gone
 

@@ -15,7 +15,7 @@ from pymysql.constants.CLIENT import MULTI_STATEMENTS
 from tests.servers.mariadb import connect
 
 from postroom.config.values import TableNames
-from postroom.contracts.outbox import Store
+from postroom.contracts.store import Store
 from postroom.stores.mysql import MySQLStore
 from postroom.stores.postgres import PostgresStore
 from postroom.stores.sqlite import SQLiteStore

@@ -16,7 +16,9 @@ from tests.docs.blocks import all_of
 from tests.unit.stores.homes import Home
 
 from postroom.clock import utcnow
-from postroom.contracts.outbox import Buried, Expired, Query, Retry, Store, Verdict
+from postroom.contracts.ops import Query
+from postroom.contracts.outbox import Buried, Expired, Retry, Verdict
+from postroom.contracts.store import Store
 from postroom.stores import open_store
 from postroom.stores.sql.times import microseconds
 from postroom.testing.contracts._case import Relay, a_message

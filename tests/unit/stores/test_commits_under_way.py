@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from postroom.contracts.outbox import Store
+from postroom.contracts.store import Store
 from postroom.stores.mongo import MongoStore
 from postroom.stores.mysql import MySQLStore
 from postroom.stores.postgres import PostgresStore

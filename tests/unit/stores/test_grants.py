@@ -10,7 +10,9 @@ from tests.unit.stores.homes import Home, MariaDBHome, PostgresHome
 
 from postroom.config.tables import TableNames
 from postroom.contracts.inbox import DeadQuery
-from postroom.contracts.outbox import Buried, Query, Retry, Store
+from postroom.contracts.ops import Query
+from postroom.contracts.outbox import Buried, Retry
+from postroom.contracts.store import Store
 from postroom.contracts.transport import Delivery, Identity
 from postroom.errors import StoreError
 from postroom.stores import open_inbox_store, open_store

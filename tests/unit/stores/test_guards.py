@@ -16,7 +16,9 @@ from typing import TypeAlias
 import pytest
 from tests.unit.stores import test_mysql_races, test_postgres_races
 
-from postroom.contracts.outbox import Buried, Expired, Published, Query, Retry, Store, Verdict
+from postroom.contracts.ops import Query
+from postroom.contracts.outbox import Buried, Expired, Published, Retry, Verdict
+from postroom.contracts.store import Store
 from postroom.errors import StoreError
 from postroom.stores.mysql import MySQLStore
 from postroom.stores.postgres import PostgresStore

@@ -16,7 +16,9 @@ import pytest
 from tests.unit.stores.homes import Home, MariaDBHome, PostgresHome, SQLiteHome
 
 from postroom.clock import utcnow
-from postroom.contracts.outbox import Claimed, Query, Record, Store
+from postroom.contracts.ops import Query, Record
+from postroom.contracts.outbox import Claimed
+from postroom.contracts.store import Store
 from postroom.testing.contracts._case import NOON, Relay, a_message, a_relay, put
 
 NEAR = timedelta(minutes=2)

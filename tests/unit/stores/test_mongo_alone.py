@@ -13,7 +13,9 @@ import pytest
 from pymongo.asynchronous.collection import AsyncCollection
 from tests.scenarios.conftest import url_of
 
-from postroom.contracts.outbox import Buried, Claim, Published, Query, Retry, Settlement, Store, Verdict
+from postroom.contracts.ops import Query
+from postroom.contracts.outbox import Buried, Claim, Published, Retry, Settlement, Verdict
+from postroom.contracts.store import Store
 from postroom.message import Message
 from postroom.stores.mongo import MongoStore
 from postroom.stores.mongo.claim_without_transactions import ClaimWithoutTransactions

@@ -13,7 +13,8 @@ import pytest
 from pymongo import MongoClient
 from pymongo.errors import WriteError
 
-from postroom.contracts.outbox import Buried, Claim, Query
+from postroom.contracts.ops import Query
+from postroom.contracts.outbox import Buried, Claim
 from postroom.errors import ConfigError, DuplicateMessage, SchemaMismatch, StoreError, StoreUnavailable
 from postroom.message import Message
 from postroom.stores.mongo import MongoStore

@@ -17,7 +17,8 @@ from tests.servers.ports import free_port
 from tests.unit.stores.homes import MariaDBHome, columns
 
 from postroom.config.values import TableNames
-from postroom.contracts.outbox import Query, Retry
+from postroom.contracts.ops import Query
+from postroom.contracts.outbox import Retry
 from postroom.errors import ConfigError, MissingDependency, SchemaMismatch, StoreError, StoreUnavailable
 from postroom.stores import drop_tables, open_store, open_waker
 from postroom.stores.mysql import MySQLStore, connections

@@ -9,7 +9,8 @@ import pytest
 from tests.servers.mariadb import connect
 from tests.unit.stores.homes import MariaDBHome
 
-from postroom.contracts.outbox import Buried, Claim, Published, Query, Retry, Settlement, Verdict
+from postroom.contracts.ops import Query
+from postroom.contracts.outbox import Buried, Claim, Published, Retry, Settlement, Verdict
 from postroom.stores.mysql import MySQLStore
 from postroom.stores.sql.files import backquoted, render, statements
 from postroom.testing.contracts._case import LEASE, NOON, SECOND, Relay, a_message, a_relay, lost, put, seqs, statuses

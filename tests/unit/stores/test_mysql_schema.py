@@ -7,7 +7,8 @@ from tests.unit.stores.catalogues import catalogue
 from tests.unit.stores.homes import MariaDBHome, columns
 
 from postroom.config.tables import TableNames
-from postroom.contracts.outbox import Buried, Query, Retry
+from postroom.contracts.ops import Query
+from postroom.contracts.outbox import Buried, Retry
 from postroom.errors import SchemaMismatch, StoreError
 from postroom.stores.mysql import schema
 from postroom.stores.mysql.schema import split

@@ -24,7 +24,8 @@ from tests.servers.databases import fresh_database
 from tests.servers.run import current
 
 from postroom.config.values import TableNames
-from postroom.contracts.outbox import Buried, Expired, Published, Retry, Settlement, Store, Verdict
+from postroom.contracts.outbox import Buried, Expired, Published, Retry, Settlement, Verdict
+from postroom.contracts.store import Store
 from postroom.stores.postgres import PostgresStore
 from postroom.stores.postgres.connections import Connection
 from postroom.stores.postgres.lanes import Lanes

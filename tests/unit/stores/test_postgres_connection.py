@@ -17,7 +17,8 @@ from tests.unit.stores.homes import PostgresHome, columns
 
 from postroom.config.values import TableNames
 from postroom.contracts.inbox import DeadQuery
-from postroom.contracts.outbox import Claim, Published, Query, Retry, Settlement
+from postroom.contracts.ops import Query
+from postroom.contracts.outbox import Claim, Published, Retry, Settlement
 from postroom.contracts.transport import Delivery
 from postroom.errors import StoreError, StoreUnavailable
 from postroom.stores.postgres import PostgresStore

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Awaitable
 import psycopg
 import pytest
 
-from postroom.contracts.outbox import Published, Query, Retry, Settlement
+from postroom.contracts.ops import Query
+from postroom.contracts.outbox import Published, Retry, Settlement
 from postroom.errors import StoreUnavailable
 from postroom.stores.postgres import PostgresStore
 from postroom.stores.sql.files import render, statements

@@ -19,7 +19,7 @@ from tests.unit.stores.catalogues import catalogue, renamed, rewritten, with_pre
 from tests.unit.stores.homes import Home, MariaDBHome, PostgresHome, SQLiteHome, columns
 
 from postroom.config.tables import NAME_MAX, TableNames
-from postroom.contracts.outbox import Query
+from postroom.contracts.ops import Query
 from postroom.errors import ConfigError, SchemaMismatch, StoreError
 from postroom.stores import drop_tables, open_store
 from postroom.stores.postgres import PostgresStore, connections

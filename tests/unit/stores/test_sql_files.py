@@ -23,7 +23,10 @@ import postroom.stores.sqlite
 from postroom.clock import utcnow
 from postroom.config.tables import NAME_MAX, TableNames
 from postroom.contracts.inbox import DeadQuery, KnownQuery
-from postroom.contracts.outbox import Buried, Expired, Published, Query, RelayInfo, Retry, Settlement, Store, Verdict
+from postroom.contracts.lanes import RelayInfo
+from postroom.contracts.ops import Query
+from postroom.contracts.outbox import Buried, Expired, Published, Retry, Settlement, Verdict
+from postroom.contracts.store import Store
 from postroom.contracts.transport import Delivery
 from postroom.stores import open_inbox_store
 from postroom.stores.mysql.statements import FILES as MYSQL_FILES

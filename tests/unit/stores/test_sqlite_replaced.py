@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from postroom.config.values import RelayConfig
-from postroom.contracts.outbox import Query
+from postroom.contracts.ops import Query
 from postroom.errors import StoreUnavailable
 from postroom.relay import Relay
 from postroom.relay.routes import Route

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from postroom.config.values import TableNames
-from postroom.contracts.outbox import Query
+from postroom.contracts.ops import Query
 from postroom.errors import PostroomError, StoreError, StoreUnavailable
 from postroom.stores.sqlite import SQLiteStore, writer
 from postroom.testing.contracts._case import a_message, a_relay, put

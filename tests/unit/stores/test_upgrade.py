@@ -12,7 +12,8 @@ from tests.unit.stores.homes import Home
 
 from postroom import Message, Relay, Route
 from postroom.config.tables import TableNames
-from postroom.contracts.outbox import Query, Store
+from postroom.contracts.ops import Query
+from postroom.contracts.store import Store
 from postroom.stores.sql import migrations
 from postroom.transports.local import LocalPublisher
 

@@ -14,7 +14,7 @@ from tests.servers.ports import free_port
 
 from postroom import Message, Outbox, open_store, open_waker
 from postroom.config.tables import TableNames
-from postroom.contracts.outbox import Waker
+from postroom.contracts.store import Waker
 from postroom.errors import StoreUnavailable
 from postroom.stores.postgres import PostgresStore
 from postroom.testing.contracts.watch import watched

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from postroom.contracts.outbox import Status
+from postroom.contracts.ops import Status
 from postroom.testing.journal import Delivery, Name, Run, check
 
 PUT = [Name(f"k{key}", number) for number in range(4) for key in range(3)]

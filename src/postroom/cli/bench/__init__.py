@@ -16,7 +16,8 @@ from postroom.cli.options import store_options
 from postroom.cli.output import write_json
 from postroom.cli.session import Session
 from postroom.config.values import RelayConfig
-from postroom.contracts.outbox import Query, Store
+from postroom.contracts.ops import Query
+from postroom.contracts.store import Store
 from postroom.ops import measure
 from postroom.ops.measure import Load
 from postroom.text import without_trace

@@ -12,7 +12,7 @@ import click
 from postroom.cli.notes import say
 from postroom.cli.session import Session
 from postroom.config.tables import NAME_MAX, TableNames
-from postroom.contracts.outbox import Store
+from postroom.contracts.store import Store
 from postroom.errors import SchemaMismatch
 from postroom.stores import drop_tables, open_store, sqlite_path
 from postroom.urls import redact, split_scheme

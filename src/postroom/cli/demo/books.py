@@ -12,7 +12,9 @@ from typing import Any
 from postroom.cli.demo.place import Place
 from postroom.cli.demo.shop import Order, is_told, order_of
 from postroom.contracts.inbox import InboxStore
-from postroom.contracts.outbox import Lane, Query, Record, Store
+from postroom.contracts.lanes import Lane
+from postroom.contracts.ops import Query, Record
+from postroom.contracts.store import Store
 
 EFFECTS = {"billing": "bills", "shipping": "parcels"}
 """The consumers, and the table that each writes."""

@@ -13,7 +13,7 @@ from postroom.cli.demo.books import Books
 from postroom.cli.demo.proof import Fact
 from postroom.cli.demo.shop import is_told, order_of
 from postroom.cli.demo.telling import Line, handlers_of, why
-from postroom.contracts.outbox import Record, Status
+from postroom.contracts.ops import Record, Status
 
 ROWS, LINES, FRAME = 13, 12, 6
 """How many messages and last lines are shown at most, and how many lines there are around them."""

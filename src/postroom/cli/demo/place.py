@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from postroom.config.tables import TableNames
-from postroom.contracts.outbox import Store
+from postroom.contracts.store import Store
 from postroom.errors import ConfigError, StoreUnavailable
 from postroom.stores import open_store, sqlite_path
 from postroom.urls import redact, split_scheme

@@ -11,7 +11,7 @@ from postroom.cli.demo.proof import Fact
 from postroom.cli.demo.shop import order_of
 from postroom.cli.demo.telling import Line, handlers_of, why
 from postroom.cli.output import Column, write, write_table
-from postroom.contracts.outbox import Record
+from postroom.contracts.ops import Record
 
 
 class PlainStage:

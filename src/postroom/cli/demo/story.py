@@ -8,7 +8,7 @@ from postroom.cli.demo.shop import Order
 from postroom.cli.demo.telling import Line
 from postroom.cli.demo.world import HOOK_FAILS, World
 from postroom.clock import utcnow
-from postroom.contracts.outbox import Query
+from postroom.contracts.ops import Query
 
 KILLED, DOUBLED, POISON = 8, 2, 11
 """The orders that something happens to."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from postroom.cli.demo.books import Books
 from postroom.cli.demo.shop import Order, is_told, order_of
-from postroom.contracts.outbox import Record
+from postroom.contracts.ops import Record
 
 
 class Line(NamedTuple):

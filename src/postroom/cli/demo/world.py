@@ -21,7 +21,7 @@ from postroom.cli.demo.stage import Stage
 from postroom.cli.demo.telling import Line, changes
 from postroom.clock import monotonic
 from postroom.contracts.inbox import InboxStore
-from postroom.contracts.outbox import Store
+from postroom.contracts.store import Store
 from postroom.contracts.transport import Envelope, Publisher, Sent
 from postroom.message import Message
 

@@ -11,7 +11,7 @@ from django.contrib import admin, messages
 from django.utils import timezone
 
 from postroom.clock import utcnow
-from postroom.contracts.outbox import Query
+from postroom.contracts.ops import Query
 from postroom.durations import format_duration
 from postroom.errors import PostroomError
 from postroom.inbox.inbox import RETENTION_DEFAULT

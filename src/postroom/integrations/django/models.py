@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 from django.db import models
 
-from postroom.contracts.outbox import OPEN, SETTLED
+from postroom.contracts.ops import OPEN, SETTLED
 from postroom.integrations.django.conf import conf
 
 

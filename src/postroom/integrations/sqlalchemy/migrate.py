@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection
 
 from postroom.config.tables import TableNames
-from postroom.contracts.outbox import Migration
+from postroom.contracts.schema import Migration
 from postroom.errors import ConfigError, StoreError
 from postroom.integrations.sqlalchemy.dialects import SchemaConnection
 from postroom.stores.sql.drop import drop_statements

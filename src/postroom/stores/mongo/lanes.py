@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from postroom.contracts.outbox import Lane, OnLeaseLost, RelayInfo
+from postroom.contracts.lanes import Lane, OnLeaseLost, RelayInfo
 from postroom.stores.mongo.collections import OPEN, CollectionNames, among, bare, mine, zoned
 from postroom.stores.mongo.holds import Holds
 from postroom.stores.mongo.server import Contended, Document, Session

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from postroom.contracts.outbox import Counts, Progress, Query, Record, Status
+from postroom.contracts.ops import Counts, Progress, Query, Record, Status
 from postroom.stores.chunks import Chunk, Done, end_of, in_chunks
 from postroom.stores.mongo.collections import OPEN, CollectionNames, among, bare, zoned
 from postroom.stores.mongo.dead import Dead

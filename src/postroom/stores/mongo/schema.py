@@ -8,7 +8,7 @@ from typing import Any
 from pymongo import ASCENDING, IndexModel, ReturnDocument, UpdateOne
 from pymongo.errors import CollectionInvalid
 
-from postroom.contracts.outbox import Migration
+from postroom.contracts.schema import Migration
 from postroom.errors import SchemaMismatch
 from postroom.stores.documents import SEQ
 from postroom.stores.mongo.collections import CollectionNames, Collections

@@ -9,20 +9,11 @@ from typing import Self
 from uuid import UUID
 
 from postroom.config.tables import TableNames
-from postroom.contracts.outbox import (
-    Claim,
-    Counts,
-    Lane,
-    Migration,
-    OnLeaseLost,
-    Progress,
-    Query,
-    Record,
-    RelayInfo,
-    Settled,
-    Settlement,
-    StoreCapabilities,
-)
+from postroom.contracts.lanes import Lane, OnLeaseLost, RelayInfo
+from postroom.contracts.ops import Counts, Progress, Query, Record
+from postroom.contracts.outbox import Claim, Settled, Settlement
+from postroom.contracts.schema import Migration
+from postroom.contracts.store import StoreCapabilities
 from postroom.message import Message
 from postroom.stores.chunks import in_chunks
 from postroom.stores.connection_names import OURS

@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from postroom.contracts.outbox import Lane, OnLeaseLost, RelayInfo
+from postroom.contracts.lanes import Lane, OnLeaseLost, RelayInfo
 from postroom.stores.mysql.connection import Connection
 from postroom.stores.mysql.parameters import listed, many, pairs, text_of
 from postroom.stores.mysql.settle import Verdicts

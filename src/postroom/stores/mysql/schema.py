@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from postroom.config.tables import TableNames
-from postroom.contracts.outbox import Migration
+from postroom.contracts.schema import Migration
 from postroom.errors import StoreUnavailable
 from postroom.stores.mysql.connection import Connection
 from postroom.stores.sql.files import backquoted, read, rename

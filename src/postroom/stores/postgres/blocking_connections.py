@@ -25,8 +25,8 @@ Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 class BlockingConnections:
     """A small pool."""
 
-    def __init__(self, url: str, others: Connections) -> None:
-        self._url, self._others = url, others
+    def __init__(self, others: Connections) -> None:
+        self._url, self._others = others.url, others
         self._idle: list[Connection] = []
         self._lock, self._closed = Lock(), False
 

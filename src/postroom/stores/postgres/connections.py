@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 Connection: TypeAlias = AsyncConnection[tuple[Any, ...]]
 
 AT_ONCE = 8
-"""How many transactions of one store run at once; more wait their turn."""
+"""How many transactions of one store run at once, and as many of handlers beside them; more wait their turn."""
 CONNECT_TIMEOUT_SECONDS = 10
 KEEPALIVE: dict[str, Any] = {
     "keepalives_idle": 10,
@@ -58,11 +58,13 @@ class Connections:
 
     def __init__(self, url: str, tables: TableNames, name: str = OURS) -> None:
         self._name = name
-        self._url = _checked(url)
-        self._tables = tables
+        self.url, self.shown = _checked(url), redact(url)
+        self.tables = tables
         self._idle: list[Connection] = []
         self._closed = False
         self._turn = asyncio.Semaphore(AT_ONCE)
+        # Handlers may take long. A relay on the same store must not wait for them.
+        self._handlers_turn = asyncio.Semaphore(AT_ONCE)
         self.prepare_after: int | None = PREPARE_AFTER
 
     async def run(self, work: Callable[[Connection], Awaitable[Result]], *, whole: bool = True) -> Result:
@@ -102,7 +104,7 @@ class Connections:
         prepared statements over, the first one fails as if the database was away: whoever handles begins anew."""
         connection: Connection | None = None
         try:
-            async with self._transaction() as connection:
+            async with self._transaction(self._handlers_turn) as connection:
                 yield connection
         except NOT_PREPARED_HERE as exc:
             self.forget_prepared()
@@ -124,13 +126,13 @@ class Connections:
 
     def pooled(self) -> StoreUnavailable:
         """What to say to whoever met a prepared statement of another."""
-        return StoreUnavailable(
-            f"PostgreSQL at {redact(self._url)} is behind a pooler: nothing is prepared from now on."
-        )
+        return StoreUnavailable(f"PostgreSQL at {self.shown} is behind a pooler: nothing is prepared from now on.")
 
     @asynccontextmanager
-    async def _transaction(self, *, prepare: bool = True, whole: bool = True) -> AsyncIterator[Connection]:
-        async with self._turn:
+    async def _transaction(
+        self, turn: asyncio.Semaphore | None = None, *, prepare: bool = True, whole: bool = True
+    ) -> AsyncIterator[Connection]:
+        async with turn or self._turn:
             connection = await self._take()
             connection.prepare_threshold = self.prepare_after if prepare else None
             blamed = Blamed(connection)
@@ -154,20 +156,20 @@ class Connections:
 
     async def _take(self) -> Connection:
         if self._closed:
-            raise StoreError(f"The store at {redact(self._url)} is closed: open it anew.")
+            raise StoreError(f"The store at {self.shown} is closed: open it anew.")
         while self._idle:
             connection = self._idle.pop()
             if not connection.closed and not _has_said_farewell(connection):
                 return connection
             await connection.close()
         connection = await BufferedConnection.connect(
-            self._url, prepare_threshold=self.prepare_after, fallback_application_name=self._name, **HOW
+            self.url, prepare_threshold=self.prepare_after, fallback_application_name=self._name, **HOW
         )
         version = connection.info.server_version
         if version < VERSION_MIN:
             await connection.close()
             raise StoreError(
-                f"PostgreSQL at {redact(self._url)} is version {version // 10_000}; "
+                f"PostgreSQL at {self.shown} is version {version // 10_000}; "
                 f"Postroom needs {VERSION_MIN // 10_000} or later."
             )
         if self.prepare_after is not None:
@@ -187,7 +189,7 @@ class Connections:
 
     def translated(self, exc: psycopg.Error) -> StoreError:
         """What PostgreSQL said, by its code."""
-        return translated(exc, redact(self._url), self._tables)
+        return translated(exc, self.shown, self.tables)
 
 
 def _has_said_farewell(connection: Connection) -> bool:

@@ -6,13 +6,12 @@ from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequen
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Self
+from typing import Any
 from uuid import UUID
 
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from postroom.config.tables import TableNames
 from postroom.contracts.inbox import DeadDelivery, DeadQuery, DeliveryState, Known, KnownQuery
 from postroom.contracts.transport import Delivery, Identity
 from postroom.stores.inbox_rows import (
@@ -28,9 +27,7 @@ from postroom.stores.inbox_rows import (
 )
 from postroom.stores.postgres.blocking_connections import BlockingConnections
 from postroom.stores.postgres.connections import Connection, Connections
-from postroom.stores.postgres.schema import Schema
-from postroom.stores.postgres.statements import INBOX_FILES, Statements
-from postroom.urls import redact
+from postroom.stores.postgres.statements import Part, Statements, in_transaction, single_statement
 
 
 def _is_whole(connection: psycopg.Connection[Any] | Connection) -> bool:
@@ -114,24 +111,20 @@ def _in_turn(ids: Collection[UUID]) -> list[str]:
     return sorted(each.hex for each in ids)
 
 
-class PostgresInbox:
+class PostgresInbox(Part):
     """See `postroom.contracts.inbox` for what each method promises."""
 
-    name = "postgres"
+    def __init__(self, connections: Connections, statements: Statements) -> None:
+        super().__init__(connections, statements)
+        self._statements, self._blocking = statements, BlockingConnections(connections)
 
-    def __init__(self, url: str, *, tables: TableNames | None = None) -> None:
-        self._url, self._tables = url, tables or TableNames()
-        self._statements = Statements(self._tables, INBOX_FILES)
-        self._connections = Connections(url, self._tables)
-        self._blocking = BlockingConnections(url, self._connections)
-
-    async def check(self) -> None:
-        schema = Schema(self._tables, None)
-        await self._connections.run(lambda tx: schema.check(tx, redact(self._url)))
+    def close(self) -> None:
+        """Close the connections of sync handlers; the others are the store's."""
+        self._blocking.close()
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[PostgresInboxTransaction]:
-        async with self._connections.handling() as connection:
+        async with self.connections.handling() as connection:
             yield PostgresInboxTransaction(connection, self._statements)
 
     @contextmanager
@@ -139,57 +132,53 @@ class PostgresInbox:
         with self._blocking.transaction() as connection:
             yield BlockingPostgresTransaction(connection, self._statements)
 
-    async def failed(self, consumer: str, event: Identity, code: str, error: str) -> int:
+    @single_statement
+    async def failed(self, connection: Connection, consumer: str, event: Identity, code: str, error: str) -> int:
         facts = {**event_row(consumer, event), **error_row(code, error)}
-        rows = await self._connections.ask(lambda tx: self._statements.rows(tx, "failed", **facts))
+        rows = await self._rows(connection, "failed", **facts)
         return int(rows[0][0]) if rows else 0
 
-    async def bury(self, consumer: str, delivery: Delivery, code: str, error: str, *, committed: bool = False) -> None:
-        async def bury(tx: Connection) -> None:
-            facts = {**event_row(consumer, delivery.identity), **error_row(code, error)}
-            if rows := await self._statements.rows(tx, "give_up", **facts, committed=committed):
-                await self._statements.run(tx, "bury", **dead_row(consumer, delivery, rows[0][0], code, error))
+    @in_transaction
+    async def bury(
+        self,
+        connection: Connection,
+        consumer: str,
+        delivery: Delivery,
+        code: str,
+        error: str,
+        *,
+        committed: bool = False,
+    ) -> None:
+        facts = {**event_row(consumer, delivery.identity), **error_row(code, error)}
+        if rows := await self._rows(connection, "give_up", **facts, committed=committed):
+            await self._run(connection, "bury", **dead_row(consumer, delivery, rows[0][0], code, error))
 
-        await self._connections.run(bury)
-
-    async def known(self, query: KnownQuery) -> Sequence[Known]:
+    @single_statement
+    async def known(self, connection: Connection, query: KnownQuery) -> Sequence[Known]:
         ids = _in_turn(query.ids) if query.ids else None
         facts = known_parameters(query) | {"ids": ids, "limit": query.limit}
-        rows = await self._connections.ask(lambda tx: self._statements.rows(tx, "known", **facts))
+        rows = await self._rows(connection, "known", **facts)
         return [known_of(row) for row in reversed(rows)]
 
-    async def dead(self, query: DeadQuery) -> Sequence[DeadDelivery]:
+    @single_statement
+    async def dead(self, connection: Connection, query: DeadQuery) -> Sequence[DeadDelivery]:
         facts = query_parameters(query) | {"requeued": query.requeued, "limit": query.limit}
-        rows = await self._connections.ask(lambda tx: self._statements.rows(tx, "dead", **facts))
-        return [dead_of(row) for row in rows]
+        return [dead_of(row) for row in await self._rows(connection, "dead", **facts)]
 
-    async def requeue(self, query: DeadQuery) -> int:
-        async def requeue(tx: Connection) -> int:
-            rows = await self._statements.rows(tx, "requeue", **query_parameters(query))
-            for consumer, source, id_ in rows:
-                await self._statements.run(tx, "let_go_again", consumer=consumer, source=source, id=id_)
-            return len(rows)
+    @in_transaction
+    async def requeue(self, connection: Connection, query: DeadQuery) -> int:
+        rows = await self._rows(connection, "requeue", **query_parameters(query))
+        for consumer, source, id_ in rows:
+            await self._run(connection, "let_go_again", consumer=consumer, source=source, id=id_)
+        return len(rows)
 
-        return await self._connections.run(requeue)
-
-    async def counts(self) -> Mapping[str, Mapping[DeliveryState, int]]:
-        rows = await self._connections.ask(lambda tx: self._statements.rows(tx, "inbox_counts"))
+    @single_statement
+    async def counts(self, connection: Connection) -> Mapping[str, Mapping[DeliveryState, int]]:
         counts: dict[str, dict[DeliveryState, int]] = {}
-        for consumer, outcome, number in rows:
+        for consumer, outcome, number in await self._rows(connection, "inbox_counts"):
             counts.setdefault(consumer, {})[outcome] = number
         return counts
 
-    async def purge(self, consumer: str, before: datetime, *, limit: int = 10_000) -> int:
-        facts = {"consumer": consumer, "before": before, "limit": limit}
-        cursor = await self._connections.ask(lambda tx: self._statements.run(tx, "forget", **facts))
-        return cursor.rowcount
-
-    async def close(self) -> None:
-        await self._connections.close()
-        self._blocking.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self.close()
+    @single_statement
+    async def purge(self, connection: Connection, consumer: str, before: datetime, *, limit: int = 10_000) -> int:
+        return (await self._run(connection, "forget", consumer=consumer, before=before, limit=limit)).rowcount

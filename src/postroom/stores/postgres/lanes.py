@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from postroom.contracts.outbox import Lane, OnLeaseLost, RelayInfo
-from postroom.stores.postgres.connections import Connection
+from postroom.contracts.lanes import Lane, OnLeaseLost, RelayInfo
+from postroom.stores.postgres.connections import Connection, Connections
 from postroom.stores.postgres.settle import Verdicts
-from postroom.stores.postgres.statements import Statements
+from postroom.stores.postgres.statements import Part, Statements, in_transaction, single_statement
 from postroom.stores.selection import LostRow, after_a_crash
 
 
-class Lanes:
-    """Each method runs inside the transaction it is given."""
+class PostgresLanes(Part):
+    """See `postroom.contracts.lanes` for what each method promises."""
 
-    def __init__(self, statements: Statements) -> None:
-        self._run, self._rows, self._wake = statements.run, statements.rows, statements.wake
+    def __init__(self, connections: Connections, statements: Statements) -> None:
+        super().__init__(connections, statements)
         self._verdicts = Verdicts(statements)
 
-    async def join(self, connection: Connection, relay: RelayInfo, now: datetime | None) -> None:
+    @in_transaction
+    async def join(self, connection: Connection, relay: RelayInfo, *, now: datetime | None = None) -> None:
         ((is_new,),) = await self._rows(
             connection,
             "join",
@@ -34,28 +35,33 @@ class Lanes:
         if is_new:
             await self._wake(connection)
 
+    @in_transaction
     async def leave(self, connection: Connection, owner: str) -> None:
         await self._run(connection, "leave", owner=owner)
         await self._wake(connection)
 
+    @single_statement
     async def relays(self, connection: Connection) -> Sequence[RelayInfo]:
         return [
             RelayInfo(owner=owner, name=name, host=host, pid=pid, version=version, process=process, seen_at=seen)
             for owner, name, host, pid, version, process, seen in await self._rows(connection, "relays")
         ]
 
-    async def lanes(self, connection: Connection) -> Sequence[Lane]:
+    @single_statement
+    async def all(self, connection: Connection) -> Sequence[Lane]:
         return [Lane(*row) for row in await self._rows(connection, "lanes")]
 
+    @in_transaction
     async def take(
         self,
         connection: Connection,
         owner: str,
+        *,
         limit: int,
         lease: timedelta,
         lost: OnLeaseLost,
-        gone: Collection[str],
-        now: datetime | None,
+        gone: Collection[str] = (),
+        now: datetime | None = None,
     ) -> Sequence[Lane]:
         rows = await self._rows(connection, "take", owner=owner, limit=limit, lease=lease, gone=list(gone), now=now)
         if rows:
@@ -76,12 +82,20 @@ class Lanes:
         await self._verdicts.record(connection, verdicts, now, lost=True)
         await self._verdicts.look_after(connection, keys)
 
+    @in_transaction
     async def renew(
-        self, connection: Connection, owner: str, lanes: Mapping[int, int], lease: timedelta, now: datetime | None
+        self,
+        connection: Connection,
+        owner: str,
+        lanes: Mapping[int, int],
+        *,
+        lease: timedelta,
+        now: datetime | None = None,
     ) -> frozenset[int]:
         rows = await self._rows(connection, "renew", owner=owner, lease=lease, now=now, **arrays(lanes))
         return frozenset(lane for (lane,) in rows)
 
+    @in_transaction
     async def release(self, connection: Connection, owner: str, lanes: Mapping[int, int]) -> frozenset[int]:
         rows = await self._rows(connection, "release", owner=owner, **arrays(lanes))
         await self._wake(connection)

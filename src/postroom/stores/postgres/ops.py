@@ -7,48 +7,60 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from postroom.contracts.outbox import Counts, Query, Record, Status
-from postroom.stores.chunks import Chunk, Done, end_of
-from postroom.stores.postgres.connections import Connection
+from postroom.contracts.ops import Counts, Progress, Query, Record, Status
+from postroom.stores.chunks import Chunk, Done, end_of, in_chunks
+from postroom.stores.postgres.connections import Connection, Connections
 from postroom.stores.postgres.settle import Verdicts
-from postroom.stores.postgres.statements import Statements
+from postroom.stores.postgres.statements import Part, Statements, in_transaction, single_statement
 from postroom.stores.rows import message_of
 
 
-class Ops:
-    """Each method runs inside the transaction it is given."""
+class PostgresOps(Part):
+    """See `postroom.contracts.ops` for what each method promises."""
 
-    def __init__(self, statements: Statements) -> None:
-        self._run, self._rows, self._wake = statements.run, statements.rows, statements.wake
+    def __init__(self, connections: Connections, statements: Statements) -> None:
+        super().__init__(connections, statements)
         self._verdicts = Verdicts(statements)
 
-    async def counts(self, connection: Connection, now: datetime | None) -> Counts:
+    @in_transaction
+    async def counts(self, connection: Connection, *, now: datetime | None = None) -> Counts:
         by_status: dict[Status, int] = dict(await self._rows(connection, "counts"))
         ((lag,),) = await self._rows(connection, "oldest", now=now)
         ((parked,),) = await self._rows(connection, "parked")
         return Counts(by_status=by_status, lag=max(lag or timedelta(0), timedelta(0)), parked=parked)
 
+    @in_transaction
     async def find(self, connection: Connection, query: Query) -> Sequence[Record]:
         rows = await self._rows(connection, "find", **_parameters(query), limit=query.limit)
         return [_record(*row) for row in rows]
 
-    async def ids_between(self, connection: Connection, first: UUID, last: UUID, limit: int) -> Sequence[UUID]:
+    @in_transaction
+    async def ids_between(self, connection: Connection, first: UUID, last: UUID, *, limit: int) -> Sequence[UUID]:
         rows = await self._rows(connection, "ids_between", first=first, last=last, limit=limit)
         return [id_ for (id_,) in rows]
 
-    async def top(self, connection: Connection) -> int:
+    async def requeue(self, query: Query, *, told: Progress | None = None) -> int:
+        return await in_chunks(await self._top(), lambda chunk: self._requeue(query, chunk), told)
+
+    async def discard(self, query: Query, *, now: datetime | None = None, told: Progress | None = None) -> int:
+        return await in_chunks(await self._top(), lambda chunk: self._discard(query, chunk, now), told)
+
+    @single_statement
+    async def _top(self, connection: Connection) -> int:
         """The last seq that there is."""
         ((top,),) = await self._rows(connection, "top")
         return int(top)
 
-    async def requeue(self, connection: Connection, query: Query, chunk: Chunk) -> Done:
+    @in_transaction
+    async def _requeue(self, connection: Connection, query: Query, chunk: Chunk) -> Done:
         found, last = await self._alone_with(connection, query, chunk, "dead", "failed")
         await self._run(connection, "requeue", seqs=list(found))
         await self._verdicts.look_after(connection, {key for key in found.values() if key is not None})
         await self._wake(connection)
         return Done(len(found), last)
 
-    async def discard(self, connection: Connection, query: Query, chunk: Chunk, now: datetime | None) -> Done:
+    @in_transaction
+    async def _discard(self, connection: Connection, query: Query, chunk: Chunk, now: datetime | None) -> Done:
         found, last = await self._alone_with(connection, query, chunk, "dead", "failed", "pending")
         await self._run(connection, "discard", seqs=list(found), now=now)
         await self._verdicts.look_after(connection, {key for key in found.values() if key is not None})

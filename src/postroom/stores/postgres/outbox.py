@@ -1,39 +1,58 @@
-"""Messages on their way out: claim, settle."""
+"""Messages on their way out: put, claim, settle."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime
+from functools import partial
 
+from postroom.config.tables import TableNames
 from postroom.contracts.outbox import Claim, Settled, Settlement, Verdict
+from postroom.handles.psycopg import AsyncPsycopgHandle
+from postroom.message import Message
 from postroom.stores.postgres.claim import Claiming
-from postroom.stores.postgres.connections import Connection
+from postroom.stores.postgres.connections import Connection, Connections
 from postroom.stores.postgres.settle import Verdicts
-from postroom.stores.postgres.statements import Statements
+from postroom.stores.postgres.statements import Part, Statements, in_transaction, single_statement
+from postroom.stores.postgres.watch import watch
+from postroom.stores.transaction import OwnTransaction, handle_of
 
 
-class OutboxFlow:
-    """Each method runs inside the transaction it is given."""
+class PostgresOutbox(Part):
+    """See `postroom.contracts.outbox` for what each method promises."""
 
-    def __init__(self, statements: Statements) -> None:
-        self._run, self._rows = statements.run, statements.rows
+    def __init__(self, connections: Connections, statements: Statements) -> None:
+        super().__init__(connections, statements)
         self._verdicts = Verdicts(statements)
         self._claiming = Claiming(statements, self._verdicts)
 
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[OwnTransaction]:
+        async with self.connections.transaction() as connection, handle_of(partial(_write, connection)) as handle:
+            yield handle
+
+    @in_transaction
+    async def put(self, connection: Connection, messages: Sequence[Message]) -> None:
+        await _write(connection, messages, self.connections.tables)
+
+    @in_transaction
     async def claim(
         self,
         connection: Connection,
         owner: str,
         lanes: Mapping[int, int],
+        *,
         limit: int,
-        now: datetime | None,
         doubtful: Collection[int] = (),
         alone: bool = False,
+        now: datetime | None = None,
     ) -> Sequence[Claim]:
         return await self._claiming.claim(connection, owner, lanes, limit, now, doubtful, alone)
 
+    @in_transaction
     async def settle(
-        self, connection: Connection, settlements: Sequence[Settlement], now: datetime | None
+        self, connection: Connection, settlements: Sequence[Settlement], *, now: datetime | None = None
     ) -> Mapping[int, Settled]:
         whole = [settlement.claim.id for settlement in settlements if settlement.is_published]
         ids = [settlement.claim.id for settlement in settlements]
@@ -59,6 +78,14 @@ class OutboxFlow:
         mine = await self._rows(connection, "is_mine", lane=claim.lane, epoch=claim.epoch)
         return "already" if mine else "lost"
 
-    async def peek(self, connection: Connection, lanes: Collection[int], now: datetime | None) -> bool:
+    @single_statement
+    async def peek(self, connection: Connection, lanes: Collection[int], *, now: datetime | None = None) -> bool:
         ((found,),) = await self._rows(connection, "peek", lanes=list(lanes), now=now)
         return bool(found)
+
+    async def watch(self, woken: Callable[[], None]) -> None:
+        await watch(self.connections.url, self.connections.tables, woken)
+
+
+async def _write(connection: Connection, messages: Sequence[Message], tables: TableNames) -> None:
+    await AsyncPsycopgHandle(connection).write(messages, tables)

@@ -6,33 +6,36 @@ from zlib import crc32
 
 from psycopg import sql
 
-from postroom.config.tables import TableNames
-from postroom.contracts.outbox import Migration
+from postroom.contracts.schema import Migration
 from postroom.errors import StoreError
-from postroom.stores.postgres.connections import Connection
+from postroom.stores.postgres.connections import Connection, Connections
+from postroom.stores.postgres.statements import Part, Statements, in_transaction
+from postroom.stores.sql.drop import drop_statements
 from postroom.stores.sql.files import read, rename
 from postroom.stores.sql.migrations import SINCE, VERSIONS, newest, not_ours, other_lanes, pending, require
 
 PACKAGE = "postroom.stores.postgres"
 
 
-class Schema:
-    """Each method runs inside the transaction it is given."""
+class PostgresSchema(Part):
+    """See `postroom.contracts.schema` for what each method promises."""
 
-    def __init__(self, tables: TableNames, lanes: int | None) -> None:
-        self._tables = tables
-        self._lanes = lanes
+    def __init__(self, connections: Connections, statements: Statements, lanes: int | None) -> None:
+        super().__init__(connections, statements)
+        tables = self._tables = connections.tables
+        self._store, self._lanes = connections.shown, lanes
         names = (name for name in (tables.schema, tables.name("schema")) if name is not None)
         self._versions = sql.Identifier(*names)
 
-    async def migrate(self, connection: Connection, store: str) -> Migration:
+    @in_transaction
+    async def migrate(self, connection: Connection) -> Migration:
         # Two at once: one waits here until the other has committed. The lock goes with the transaction.
         await connection.execute("SELECT pg_advisory_xact_lock(%s)", [crc32(self._tables.qualified().encode())])
         _require_utf8(connection)
         before = await self._version(connection)
         for part, since in SINCE.items():
             if before < since and await self._has(connection, self._tables.qualified(part)):
-                raise not_ours(store, self._tables, part)
+                raise not_ours(self._store, self._tables, part)
         steps = pending(PACKAGE, before)
         await self._check_lanes(connection, before)
         if steps:
@@ -44,8 +47,14 @@ class Schema:
             await connection.execute(insert, [step.number, step.name])
         return Migration(before=before, after=newest(PACKAGE), applied=[step.name for step in steps])
 
-    async def check(self, connection: Connection, store: str) -> None:
-        require(PACKAGE, await self._version(connection), store=store, tables=self._tables)
+    @in_transaction
+    async def check(self, connection: Connection) -> None:
+        require(PACKAGE, await self._version(connection), store=self._store, tables=self._tables)
+
+    @in_transaction
+    async def drop(self, connection: Connection) -> None:
+        for statement in drop_statements(self._tables):
+            await connection.execute(statement.encode(), prepare=False)
 
     async def _make_room(self, connection: Connection) -> None:
         if self._tables.schema is not None:

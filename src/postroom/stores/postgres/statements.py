@@ -1,19 +1,24 @@
-"""The statements of this store, by name, on the user's table names."""
+"""The statements of this store by name, and what each part of the store is made of."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from psycopg import AsyncCursor
 
 from postroom.config.tables import TableNames
-from postroom.stores.postgres.connections import Connection
+from postroom.stores.postgres.connections import Connection, Connections
 from postroom.stores.postgres.watch import channel
 from postroom.stores.sql.files import render, statements
 
 FILES = ("sql/lanes.sql", "sql/outbox.sql", "sql/ops.sql")
 INBOX_FILES = ("sql/inbox.sql",)
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+APart = TypeVar("APart", bound="Part")
 
 
 class Statements:
@@ -40,3 +45,35 @@ class Statements:
     async def rows(self, connection: Connection, name: str, /, **parameters: Any) -> list[tuple[Any, ...]]:
         """Run one statement and fetch what it returns."""
         return await (await self.run(connection, name, **parameters)).fetchall()
+
+
+class Part:
+    """A part of the store. The parts of one store share its connections."""
+
+    def __init__(self, connections: Connections, statements: Statements) -> None:
+        self.connections = connections
+        self._run, self._rows, self._wake = statements.run, statements.rows, statements.wake
+
+
+def in_transaction(
+    method: Callable[Concatenate[APart, Connection, Arguments], Awaitable[Result]],
+) -> Callable[Concatenate[APart, Arguments], Coroutine[Any, Any, Result]]:
+    """Make a part's method run in one transaction of its own. The method takes the connection first; its caller gives none."""
+
+    @wraps(method)
+    async def run(part: APart, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        return await part.connections.run(lambda connection: method(part, connection, *args, **kwargs))
+
+    return run
+
+
+def single_statement(
+    method: Callable[Concatenate[APart, Connection, Arguments], Awaitable[Result]],
+) -> Callable[Concatenate[APart, Arguments], Coroutine[Any, Any, Result]]:
+    """Like `in_transaction`, for a method that runs one statement: that is a transaction by itself, in one round trip."""
+
+    @wraps(method)
+    async def ask(part: APart, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        return await part.connections.ask(lambda connection: method(part, connection, *args, **kwargs))
+
+    return ask

@@ -16,7 +16,7 @@ import psycopg
 from psycopg import AsyncConnection, sql
 
 from postroom.config.tables import TableNames
-from postroom.contracts.outbox import Waker
+from postroom.contracts.store import Waker
 from postroom.errors import StoreUnavailable
 from postroom.stores.postgres.connections import HOW
 from postroom.urls import redact

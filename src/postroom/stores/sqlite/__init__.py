@@ -15,20 +15,11 @@ from uuid import UUID
 
 from postroom.clock import utcnow
 from postroom.config.tables import TableNames
-from postroom.contracts.outbox import (
-    Claim,
-    Counts,
-    Lane,
-    Migration,
-    OnLeaseLost,
-    Progress,
-    Query,
-    Record,
-    RelayInfo,
-    Settled,
-    Settlement,
-    StoreCapabilities,
-)
+from postroom.contracts.lanes import Lane, OnLeaseLost, RelayInfo
+from postroom.contracts.ops import Counts, Progress, Query, Record
+from postroom.contracts.outbox import Claim, Settled, Settlement
+from postroom.contracts.schema import Migration
+from postroom.contracts.store import StoreCapabilities
 from postroom.errors import ConfigError
 from postroom.message import Message
 from postroom.stores.chunks import in_chunks

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from postroom.contracts.outbox import Lane, OnLeaseLost, RelayInfo
+from postroom.contracts.lanes import Lane, OnLeaseLost, RelayInfo
 from postroom.stores.selection import LostRow, after_a_crash
 from postroom.stores.sql.times import microseconds, moment
 from postroom.stores.sqlite.settle import Verdicts

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from postroom.contracts.outbox import Counts, Query, Record, Status
+from postroom.contracts.ops import Counts, Query, Record, Status
 from postroom.stores.chunks import Chunk, Done, end_of
 from postroom.stores.rows import message_of
 from postroom.stores.sql.times import microseconds, moment

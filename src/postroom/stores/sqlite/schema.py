@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from postroom.config.tables import TableNames
-from postroom.contracts.outbox import Migration
+from postroom.contracts.schema import Migration
 from postroom.stores.sql.files import read, rename
 from postroom.stores.sql.migrations import SINCE, VERSIONS, newest, not_ours, other_lanes, pending, require
 

@@ -15,18 +15,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from postroom.contracts.outbox import (
-    Buried,
-    Claim,
-    Published,
-    Query,
-    Retry,
-    Settled,
-    Settlement,
-    Store,
-    Unsent,
-    Verdict,
-)
+from postroom.contracts.ops import Query
+from postroom.contracts.outbox import Buried, Claim, Published, Retry, Settled, Settlement, Unsent, Verdict
+from postroom.contracts.store import Store
 from postroom.errors import TransportRefused, TransportUnavailable
 from postroom.message import Message
 

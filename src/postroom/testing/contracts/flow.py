@@ -6,7 +6,9 @@ import asyncio
 from datetime import datetime, timedelta
 
 from postroom.clock import utcnow
-from postroom.contracts.outbox import Buried, Expired, Published, Query, Retry, Settlement, Store, Unsent
+from postroom.contracts.ops import Query
+from postroom.contracts.outbox import Buried, Expired, Published, Retry, Settlement, Unsent
+from postroom.contracts.store import Store
 from postroom.testing.contracts._case import (
     LEASE,
     MINUTE,

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime, timedelta
 
-from postroom.contracts.outbox import Query, RelayInfo, Retry, Store, Unsent
+from postroom.contracts.lanes import RelayInfo
+from postroom.contracts.ops import Query
+from postroom.contracts.outbox import Retry, Unsent
+from postroom.contracts.store import Store
 from postroom.testing.contracts._case import (
     LEASE,
     MINUTE,

@@ -8,7 +8,9 @@ from uuid import UUID
 import pytest
 
 from postroom.clock import utcnow
-from postroom.contracts.outbox import Buried, Published, Query, Retry, Store
+from postroom.contracts.ops import Query
+from postroom.contracts.outbox import Buried, Published, Retry
+from postroom.contracts.store import Store
 from postroom.message import Message
 from postroom.testing.contracts._case import MINUTE, NOON, SECOND, StoreCase, a_message, a_relay, put, statuses
 

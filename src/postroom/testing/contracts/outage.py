@@ -15,7 +15,10 @@ import pytest
 
 from postroom.config.values import RelayConfig
 from postroom.contracts.inbox import InboxStore
-from postroom.contracts.outbox import Published, Query, RelayInfo, Settlement, Store
+from postroom.contracts.lanes import RelayInfo
+from postroom.contracts.ops import Query
+from postroom.contracts.outbox import Published, Settlement
+from postroom.contracts.store import Store
 from postroom.contracts.transport import Delivery
 from postroom.errors import StoreUnavailable
 from postroom.inbox import Inbox, InboxWorker

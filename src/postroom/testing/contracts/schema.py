@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from postroom.contracts.outbox import Query, Store
+from postroom.contracts.ops import Query
+from postroom.contracts.store import Store
 from postroom.testing.contracts._case import StoreCase, put
 
 

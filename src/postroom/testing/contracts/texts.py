@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from postroom.contracts.outbox import Buried, Query, Retry, Store
+from postroom.contracts.ops import Query
+from postroom.contracts.outbox import Buried, Retry
+from postroom.contracts.store import Store
 from postroom.testing.contracts._case import HOSTILE_TEXTS, LEASE, NOON, SECOND, StoreCase, a_relay, put
 
 

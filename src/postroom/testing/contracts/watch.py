@@ -6,7 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from postroom.contracts.outbox import Buried, Query, RelayInfo, Store
+from postroom.contracts.lanes import RelayInfo
+from postroom.contracts.ops import Query
+from postroom.contracts.outbox import Buried
+from postroom.contracts.store import Store
 from postroom.testing.contracts._case import StoreCase, a_relay, needs, put
 
 PATIENCE_SECONDS = 10.0

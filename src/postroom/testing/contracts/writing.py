@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 import pytest
 
 from postroom.config.tables import TableNames
-from postroom.contracts.outbox import Query, Store
+from postroom.contracts.ops import Query
+from postroom.contracts.store import Store
 from postroom.errors import DuplicateMessage
 from postroom.message import uuid7
 from postroom.testing.contracts._case import StoreCase, a_message, a_relay, needs

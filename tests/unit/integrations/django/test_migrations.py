@@ -14,7 +14,7 @@ from tests.unit.stores.homes import Home
 
 from postroom import Message, Outbox
 from postroom.config.tables import TableNames
-from postroom.contracts.outbox import Query
+from postroom.contracts.ops import Query
 from postroom.integrations import django
 from postroom.stores import drop_tables
 from postroom.stores.sql.migrations import newest

@@ -19,7 +19,7 @@ from tests.unit.stores.homes import Home, MariaDBHome, PostgresHome, SQLiteHome
 from tests.unit.stores.test_schema import elsewhere
 
 from postroom import Message, Outbox, TableNames
-from postroom.contracts.outbox import Query
+from postroom.contracts.ops import Query
 from postroom.errors import ConfigError, NotInTransaction, SchemaMismatch, StoreError, StoreUnavailable
 from postroom.integrations.sqlalchemy import add_tables, dialects, drop, migrate
 from postroom.stores import open_store

@@ -1,7 +1,7 @@
-"""A store that forgets everything when the process ends, and keeps every other promise.
+"""The messages in memory: the contract in its plainest words.
 
-For tests and for trying things out. It is also the contract in its plainest words: the line, the waiting keys and the
-parked ones are computed from the messages each time, with none of the bookkeeping that makes a database fast.
+The line, the waiting keys and the parked ones are computed from the messages each time, with none of the bookkeeping that
+makes a database fast. One class is every part of the store that concerns messages, because all of them look at these rows.
 """
 
 from __future__ import annotations
@@ -10,43 +10,36 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import count
-from typing import Self
 from uuid import UUID
 
 from postroom.clock import utcnow
 from postroom.config.tables import TableNames
+from postroom.contracts.lanes import Lane, OnLeaseLost, RelayInfo
+from postroom.contracts.ops import Counts, Progress, Query, Record, Status
 from postroom.contracts.outbox import (
     Buried,
     Claim,
     Claimed,
-    Counts,
     Expired,
-    Lane,
-    Migration,
-    OnLeaseLost,
-    Progress,
     Published,
-    Query,
-    Record,
-    RelayInfo,
     Retry,
     Settled,
     Settlement,
-    Status,
-    StoreCapabilities,
     Unsent,
     Verdict,
     per_lane,
 )
-from postroom.errors import DuplicateMessage, NotInTransaction
+from postroom.contracts.schema import Migration
+from postroom.errors import DuplicateMessage
 from postroom.message import Message
 from postroom.stores.chunks import Chunk, Done, end_of, in_chunks
 from postroom.stores.selection import LostRow, after_a_crash, company
 from postroom.stores.sql.insert import digest, line_hash
 from postroom.stores.sql.texts import kept_code, kept_error
+from postroom.stores.transaction import OwnTransaction, handle_of
 
 LANES_DEFAULT = 64
 
@@ -77,30 +70,8 @@ class Row:
         return self.tried_at is not None and not self.due(now)
 
 
-@dataclass(slots=True)
-class MemoryTransaction:
-    """A transaction: what is put through it is there once it commits."""
-
-    store: MemoryStore
-    rows: list[Row] = field(default_factory=list)
-    open: bool = True
-
-    def postroom_handle(self) -> Self:
-        return self
-
-    def check(self) -> None:
-        if not self.open:
-            raise NotInTransaction(
-                "The memory store's transaction is over: open a new one with `async with store.transaction()`."
-            )
-
-    async def write(self, messages: Sequence[Message], tables: TableNames) -> None:  # noqa: ARG002 - it has no tables
-        for message in messages:
-            self.rows.append(self.store.written(message, self.rows))
-
-
-class MemoryStore:
-    """See `postroom.contracts.outbox` for what each method promises."""
+class MemoryOutbox:
+    """See `postroom.contracts` for what each method promises: `outbox`, `lanes`, `ops` and `schema`."""
 
     def __init__(self, lanes: int = LANES_DEFAULT) -> None:
         self._rows: dict[int, Row] = {}
@@ -112,28 +83,6 @@ class MemoryStore:
         self._seqs, self._claim_ids = count(1), count(1)
         self._watchers: list[Callable[[], None]] = []
 
-    @property
-    def capabilities(self) -> StoreCapabilities:
-        return StoreCapabilities(
-            name="memory",
-            durable=False,
-            shared=False,
-            concurrent_writers=True,
-            all_or_none=True,
-            time_precision=timedelta(microseconds=1),
-            notices_commits=True,
-            notices_relays=True,
-        )
-
-    async def close(self) -> None:
-        return None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self.close()
-
     # ── schema ──
 
     async def migrate(self) -> Migration:
@@ -142,21 +91,31 @@ class MemoryStore:
     async def check(self) -> None:
         return None
 
-    # ── writing ──
+    async def drop(self) -> None:
+        self._rows.clear()
+
+    # ── outbox: writing ──
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[MemoryTransaction]:
-        transaction = MemoryTransaction(self)
-        try:
-            yield transaction
-            self._rows.update((row.seq, row) for row in transaction.rows)
-            self._wake()
-        finally:
-            transaction.open = False
+    async def transaction(self) -> AsyncIterator[OwnTransaction]:
+        rows: list[Row] = []
+
+        async def write(messages: Sequence[Message], tables: TableNames) -> None:  # noqa: ARG001 - it has no tables
+            for message in messages:
+                rows.append(self.written(message, rows))
+
+        async with handle_of(write) as handle:
+            yield handle
+            self.commit(rows)
 
     async def put(self, messages: Sequence[Message]) -> None:
         async with self.transaction() as transaction:
             await transaction.write(messages, TableNames())
+
+    def commit(self, rows: Sequence[Row]) -> None:
+        """Let everybody see these rows."""
+        self._rows.update((row.seq, row) for row in rows)
+        self._wake()
 
     def written(self, message: Message, others: Sequence[Row]) -> Row:
         """A row for this message, with the next seq, as it is before its transaction commits."""
@@ -186,7 +145,7 @@ class MemoryStore:
     async def relays(self) -> Sequence[RelayInfo]:
         return sorted(self._relays.values(), key=lambda relay: relay.owner)
 
-    async def lanes(self) -> Sequence[Lane]:
+    async def all(self) -> Sequence[Lane]:
         return list(self._lanes)
 
     async def take(
@@ -247,7 +206,7 @@ class MemoryStore:
     def _busy(self, lane: int) -> bool:
         return any(claim.lane == lane for claim, _ in self._claims.values())
 
-    # ── flow ──
+    # ── outbox ──
 
     async def claim(
         self,
@@ -354,7 +313,7 @@ class MemoryStore:
         for woken in self._watchers:
             woken()
 
-    # ── desk ──
+    # ── ops ──
 
     async def counts(self, *, now: datetime | None = None) -> Counts:
         now = now or utcnow()
@@ -373,7 +332,7 @@ class MemoryStore:
     async def ids_between(self, first: UUID, last: UUID, *, limit: int) -> Sequence[UUID]:
         return sorted(row.message.id for row in self._rows.values() if first <= row.message.id <= last)[:limit]
 
-    async def requeue(self, query: Query, *, now: datetime | None = None, told: Progress | None = None) -> int:  # noqa: ARG002 - it keeps no hold to refresh
+    async def requeue(self, query: Query, *, told: Progress | None = None) -> int:
         def again(row: Row) -> None:
             row.settled_at = row.outcome = row.due_at = row.code = row.error = None
             row.attempts, row.lost, row.parks = 0, 0, False
