@@ -152,5 +152,5 @@ async def _committed(url: str, tables: TableNames) -> Sequence[Put]:
 
     must_exist(url)
     async with open_store(url, tables=tables) as store:
-        await store.check()
-        return [Put(each.message, each.status in OPEN) for each in await store.find(Query())]
+        await store.schema.check()
+        return [Put(each.message, each.status in OPEN) for each in await store.ops.find(Query())]

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from postroom.contracts.lanes import Lane, OnLeaseLost, RelayInfo
 from postroom.contracts.ops import Progress, Query, Record
-from postroom.contracts.outbox import Buried, Claim, ERROR_MAX, Retry, Settled, Settlement, Verdict, per_lane
+from postroom.contracts.outbox import ERROR_MAX, Buried, Claim, Retry, Settled, Settlement, Verdict, per_lane
 from postroom.message import Message
 from postroom.stores.memory import MemoryStore, MemoryTransaction, Row
 

@@ -82,14 +82,14 @@ class FlowContract(StoreCase):
     async def test_a_lane_of_another_owner_gives_nothing(self, store: Store) -> None:
         await put(store, "a")
         relay = await a_relay(store, "relay-a")
-        assert list(await store.claim("relay-b", relay.lanes, limit=9, now=NOON)) == []
+        assert list(await store.outbox.claim("relay-b", relay.lanes, limit=9, now=NOON)) == []
 
     async def test_a_lane_at_an_older_epoch_gives_nothing(self, store: Store) -> None:
         await put(store, "a")
         relay = await a_relay(store, "relay-a")
         older = dict(relay.lanes)
         await relay.take(now=NOON + 2 * LEASE)
-        assert list(await store.claim("relay-a", older, limit=9, now=NOON + 2 * LEASE)) == []
+        assert list(await store.outbox.claim("relay-a", older, limit=9, now=NOON + 2 * LEASE)) == []
         assert len(await relay.claim(now=NOON + 2 * LEASE)) == 1
 
     async def test_a_lane_gives_nothing_more_while_a_claim_of_it_is_in_flight(self, store: Store) -> None:
@@ -121,24 +121,24 @@ class FlowContract(StoreCase):
 
     async def test_the_store_has_a_clock_of_its_own_for_claims(self, store: Store) -> None:
         soon = a_message(key="a", not_before=utcnow() + timedelta(hours=1))
-        await store.put([soon, a_message(key="b")])
-        taken = await store.take("relay-a", limit=10_000, lease=MINUTE, lost=lost)
-        claims = await store.claim("relay-a", {lane.lane: lane.epoch for lane in taken}, limit=9)
+        await store.outbox.put([soon, a_message(key="b")])
+        taken = await store.lanes.take("relay-a", limit=10_000, lease=MINUTE, lost=lost)
+        claims = await store.outbox.claim("relay-a", {lane.lane: lane.epoch for lane in taken}, limit=9)
         assert [claimed.message.key for claim in claims for claimed in claim.messages] == ["b"]
-        answers = await store.settle([Settlement(claim, {}) for claim in claims])
+        answers = await store.outbox.settle([Settlement(claim, {}) for claim in claims])
         assert set(answers.values()) == {"settled"}
 
     # ── time ──
 
     async def test_a_message_does_not_go_before_its_time(self, store: Store) -> None:
-        await store.put([a_message(key="a", not_before=NOON + MINUTE)])
+        await store.outbox.put([a_message(key="a", not_before=NOON + MINUTE)])
         relay = await a_relay(store)
         assert await relay.seqs(now=NOON + MINUTE - SECOND) == []
         assert len(await relay.seqs(now=NOON + MINUTE)) == 1
 
     async def test_a_message_that_is_not_due_does_not_hold_its_key(self, store: Store) -> None:
-        await store.put([a_message(key="a", not_before=NOON + MINUTE, data="later")])
-        await store.put([a_message(key="a", data="now")])
+        await store.outbox.put([a_message(key="a", not_before=NOON + MINUTE, data="later")])
+        await store.outbox.put([a_message(key="a", data="now")])
         relay = await a_relay(store)
         claims = await relay.claim()
         assert [claimed.message.data for claim in claims for claimed in claim.messages] == ["now"]
@@ -146,19 +146,19 @@ class FlowContract(StoreCase):
         assert len(await relay.claim(now=NOON + MINUTE)) == 1
 
     async def test_a_message_joins_its_keys_line_when_it_becomes_due(self, store: Store) -> None:
-        await store.put([a_message(key="a", not_before=NOON + MINUTE, data="first")])
+        await store.outbox.put([a_message(key="a", not_before=NOON + MINUTE, data="first")])
         relay = await a_relay(store)
         assert await relay.seqs() == []
-        await store.put([a_message(key="a", data="second")])
+        await store.outbox.put([a_message(key="a", data="second")])
         (claim,) = await relay.claim(now=NOON + MINUTE)
         assert [claimed.message.data for claimed in claim.messages] == ["first", "second"]
 
     async def test_due_messages_keep_their_order_when_there_are_more_than_the_limit(self, store: Store) -> None:
         times = [NOON + number * SECOND for number in (30, 20, 10)]
-        await store.put([a_message(key="a", not_before=time, data=number) for number, time in enumerate(times)])
+        await store.outbox.put([a_message(key="a", not_before=time, data=number) for number, time in enumerate(times)])
         relay = await a_relay(store)
         assert await relay.seqs() == []
-        await store.put([a_message(key="a", data=3)])
+        await store.outbox.put([a_message(key="a", data=3)])
         came = []
         for _ in range(4):
             claims = await relay.claim(limit=1, now=NOON + MINUTE)
@@ -167,8 +167,8 @@ class FlowContract(StoreCase):
         assert came == [0, 1, 2, 3]
 
     async def test_an_expired_message_is_marked_and_settled_as_such(self, store: Store) -> None:
-        await store.put([a_message(key="a", expires_at=NOON + MINUTE)])
-        await store.put([a_message(key="a")])
+        await store.outbox.put([a_message(key="a", expires_at=NOON + MINUTE)])
+        await store.outbox.put([a_message(key="a")])
         relay = await a_relay(store)
         (claim,) = await relay.claim(now=NOON + MINUTE)
         assert [claimed.expired for claimed in claim.messages] == [True, False]
@@ -178,18 +178,18 @@ class FlowContract(StoreCase):
 
     async def test_a_look_costs_nothing_and_sees_what_could_go(self, store: Store) -> None:
         relay = await a_relay(store)
-        assert not await store.peek(relay.lanes, now=NOON)
+        assert not await store.outbox.peek(relay.lanes, now=NOON)
         await put(store, "a")
-        assert await store.peek(relay.lanes, now=NOON)
-        assert await store.peek(relay.lanes)
+        assert await store.outbox.peek(relay.lanes, now=NOON)
+        assert await store.outbox.peek(relay.lanes)
         await relay.settle(await relay.claim(), RETRY)
-        assert not await store.peek(relay.lanes, now=NOON + 9 * SECOND)
-        assert await store.peek(relay.lanes, now=NOON + 10 * SECOND)
+        assert not await store.outbox.peek(relay.lanes, now=NOON + 9 * SECOND)
+        assert await store.outbox.peek(relay.lanes, now=NOON + 10 * SECOND)
         await relay.settle(await relay.claim(now=NOON + 10 * SECOND), now=NOON + 10 * SECOND)
-        await store.put([a_message(not_before=NOON + MINUTE)])
+        await store.outbox.put([a_message(not_before=NOON + MINUTE)])
         assert await relay.seqs(now=NOON + 10 * SECOND) == []
-        assert not await store.peek(relay.lanes, now=NOON + MINUTE - SECOND)
-        assert await store.peek(relay.lanes, now=NOON + MINUTE)
+        assert not await store.outbox.peek(relay.lanes, now=NOON + MINUTE - SECOND)
+        assert await store.outbox.peek(relay.lanes, now=NOON + MINUTE)
 
     # ── settling ──
 
@@ -199,7 +199,7 @@ class FlowContract(StoreCase):
         assert await relay.settle(await relay.claim()) == "settled"
         assert await statuses(store, seq) == ["published"]
         assert await relay.seqs() == []
-        (record,) = await store.find(Query())
+        (record,) = await store.ops.find(Query())
         assert (record.attempts, record.settled_at) == (1, NOON)
 
     async def test_settling_twice_counts_once(self, store: Store) -> None:
@@ -208,7 +208,7 @@ class FlowContract(StoreCase):
         claims = await relay.claim()
         assert await relay.settle(claims, RETRY) == "settled"
         assert await relay.settle(claims, RETRY) == "already"
-        (record,) = await store.find(Query())
+        (record,) = await store.ops.find(Query())
         assert record.attempts == 1
 
     async def test_a_late_repeat_of_a_settle_does_not_touch_a_newer_claim(self, store: Store) -> None:
@@ -227,7 +227,7 @@ class FlowContract(StoreCase):
         claims = await relay.claim()
         by_seq = {seqs([claim])[0]: claim for claim in claims}
         await relay.settle([by_seq[first]])
-        answers = await store.settle(
+        answers = await store.outbox.settle(
             [Settlement(by_seq[first], {first: RETRY}), Settlement(by_seq[second], {second: Published()})], now=NOON
         )
         assert answers == {by_seq[first].id: "already", by_seq[second].id: "settled"}
@@ -237,7 +237,7 @@ class FlowContract(StoreCase):
         written = await put(store, "a", "a")
         relay = await a_relay(store)
         await relay.settle(await relay.claim(), Unsent())
-        for record in await store.find(Query()):
+        for record in await store.ops.find(Query()):
             assert (record.status, record.attempts) == ("pending", 0)
         assert await relay.seqs() == written
 
@@ -245,7 +245,7 @@ class FlowContract(StoreCase):
         await put(store, "a")
         relay = await a_relay(store)
         await relay.settle(await relay.claim(), Retry(SECOND, "TIMEOUT", "x" * 2000))
-        (record,) = await store.find(Query())
+        (record,) = await store.ops.find(Query())
         assert (record.last_error_code, record.last_error) == ("TIMEOUT", "x" * 512)
 
     # ── retry: the key waits, others go on ──
@@ -334,7 +334,7 @@ class FlowContract(StoreCase):
         (head,) = await put(store, "a")
         relay = await a_relay(store)
         await relay.settle(await relay.claim(), RETRY)
-        await store.put([a_message(key="a", not_before=NOON + 10 * MINUTE) for _ in range(3)])
+        await store.outbox.put([a_message(key="a", not_before=NOON + 10 * MINUTE) for _ in range(3)])
         (behind,) = await put(store, "a")
         assert await relay.seqs() == []
         claims = await relay.claim(limit=1, now=NOON + MINUTE)
@@ -348,28 +348,28 @@ class FlowContract(StoreCase):
         relay = await a_relay(store)
         beside = await a_key_beside(relay, "a")
         (first,) = await put(store, "a")
-        await store.put([a_message(key=beside, not_before=NOON + MINUTE) for _ in range(9)])
+        await store.outbox.put([a_message(key=beside, not_before=NOON + MINUTE) for _ in range(9)])
         (second,) = await put(store, "a")
         assert await relay.seqs(limit=2) == [first, second]
 
     async def test_a_due_message_is_not_passed_when_others_of_its_lane_became_due_before_it(self, store: Store) -> None:
         relay = await a_relay(store)
         beside = await a_key_beside(relay, "a")
-        await store.put([a_message(key=beside, not_before=NOON + MINUTE) for _ in range(3)])
+        await store.outbox.put([a_message(key=beside, not_before=NOON + MINUTE) for _ in range(3)])
         assert await relay.seqs() == []
         await put(store, beside)
         await relay.settle(await relay.claim(), PARK)
-        await store.put([a_message(key="a", not_before=NOON + MINUTE)])
+        await store.outbox.put([a_message(key="a", not_before=NOON + MINUTE)])
         assert await relay.seqs() == []
-        await store.put([a_message(key="a")])
-        due = [record.seq for record in await store.find(Query(key="a", status="pending"))]
+        await store.outbox.put([a_message(key="a")])
+        due = [record.seq for record in await store.ops.find(Query(key="a", status="pending"))]
         assert await relay.drain(limit=1, now=NOON + 2 * MINUTE) == due
 
     async def test_an_unavailable_broker_spends_no_attempt(self, store: Store) -> None:
         (seq,) = await put(store, "a")
         relay = await a_relay(store)
         await relay.settle(await relay.claim(), Retry(10 * SECOND, "UNAVAILABLE", spent=False))
-        (record,) = await store.find(Query())
+        (record,) = await store.ops.find(Query())
         assert (record.attempts, record.status, record.last_error_code) == (0, "pending", "UNAVAILABLE")
         assert await relay.seqs(now=NOON + 9 * SECOND) == []
         assert await relay.seqs(now=NOON + 10 * SECOND) == [seq]
@@ -383,7 +383,7 @@ class FlowContract(StoreCase):
         (later, other) = await put(store, "a", "b")
         assert await relay.drain(now=NOON + 1000 * MINUTE) == [other]
         assert await statuses(store, dead, behind, later) == ["dead", "pending", "pending"]
-        parked = {record.seq: record.parked for record in await store.find(Query())}
+        parked = {record.seq: record.parked for record in await store.ops.find(Query())}
         assert parked == {dead: True, behind: True, later: True, other: False}
 
     async def test_a_dead_head_that_skips_lets_its_key_go_on(self, store: Store) -> None:
@@ -408,7 +408,7 @@ class FlowContract(StoreCase):
         await relay.settle(await relay.claim(), PARK)
         (other,) = await put(store, None)
         assert await relay.seqs() == [other]
-        (record, _) = await store.find(Query())
+        (record, _) = await store.ops.find(Query())
         assert (record.seq, record.status, record.parked) == (dead, "dead", False)
 
     # ── answers that were lost ──
@@ -417,7 +417,7 @@ class FlowContract(StoreCase):
         written = await put(store, "a", "b")
         relay = await a_relay(store)
         lost_claims = await relay.claim()
-        claims = await store.claim(relay.owner, relay.lanes, limit=100, doubtful=relay.lanes, now=NOON)
+        claims = await store.outbox.claim(relay.owner, relay.lanes, limit=100, doubtful=relay.lanes, now=NOON)
         assert seqs(claims) == written
         assert {claimed.attempts for claim in claims for claimed in claim.messages} == {0}
         assert await relay.settle(lost_claims) == "already"
@@ -428,7 +428,7 @@ class FlowContract(StoreCase):
         await put(store, "a", "b")
         relay = await a_relay(store)
         kept, orphan = await relay.claim()
-        claims = await store.claim(relay.owner, relay.lanes, limit=100, doubtful=[orphan.lane], now=NOON)
+        claims = await store.outbox.claim(relay.owner, relay.lanes, limit=100, doubtful=[orphan.lane], now=NOON)
         assert [claim.lane for claim in claims] == [orphan.lane]
         assert await relay.settle([kept]) == "settled"
         assert await statuses(store, *seqs([kept])) == ["published"]
@@ -437,7 +437,7 @@ class FlowContract(StoreCase):
         written = await put(store, "a", "b")
         relay = await a_relay(store)
         await relay.claim()
-        first = await store.claim(relay.owner, relay.lanes, limit=1, doubtful=relay.lanes, now=NOON)
+        first = await store.outbox.claim(relay.owner, relay.lanes, limit=1, doubtful=relay.lanes, now=NOON)
         assert len(seqs(first)) == 1
         assert sorted(seqs(first) + await relay.seqs()) == written
 
@@ -447,12 +447,12 @@ class FlowContract(StoreCase):
         claims = await relay.claim()
         older = {lane: epoch - 1 for lane, epoch in relay.lanes.items()}
         for owner, lanes in (("relay-b", relay.lanes), ("relay-a", older)):
-            assert await store.claim(owner, lanes, limit=100, doubtful=relay.lanes, now=NOON) == []
+            assert await store.outbox.claim(owner, lanes, limit=100, doubtful=relay.lanes, now=NOON) == []
         assert await relay.settle(claims) == "settled"
 
     async def test_a_settle_whose_answer_was_lost_is_not_undone_by_the_doubt(self, store: Store) -> None:
         (seq,) = await put(store, "a")
         relay = await a_relay(store)
         await relay.settle(await relay.claim())
-        assert await store.claim(relay.owner, relay.lanes, limit=100, doubtful=relay.lanes, now=NOON) == []
+        assert await store.outbox.claim(relay.owner, relay.lanes, limit=100, doubtful=relay.lanes, now=NOON) == []
         assert await statuses(store, seq) == ["published"]

@@ -52,15 +52,15 @@ class OutageContract:
         with read_only():
             for _ in range(2):
                 with pytest.raises(StoreUnavailable):
-                    await store.put([a_message()])
+                    await store.outbox.put([a_message()])
                 with pytest.raises(StoreUnavailable):
-                    await store.settle(settlements, now=NOON)
+                    await store.outbox.settle(settlements, now=NOON)
                 with pytest.raises(StoreUnavailable):
-                    await store.join(RelayInfo(owner="relay-a", name="a"), now=NOON)
+                    await store.lanes.join(RelayInfo(owner="relay-a", name="a"), now=NOON)
                 with pytest.raises(StoreUnavailable):
-                    await store.renew("relay-a", relay.lanes, lease=LEASE, now=NOON)
-        assert await store.renew("relay-a", relay.lanes, lease=LEASE, now=NOON) == relay.lanes.keys()
-        assert set((await store.settle(settlements, now=NOON)).values()) == {"settled"}
+                    await store.lanes.renew("relay-a", relay.lanes, lease=LEASE, now=NOON)
+        assert await store.lanes.renew("relay-a", relay.lanes, lease=LEASE, now=NOON) == relay.lanes.keys()
+        assert set((await store.outbox.settle(settlements, now=NOON)).values()) == {"settled"}
         assert await statuses(store, seq) == ["published"]
         (second,) = await put(store, "a")
         assert seqs(await relay.claim()) == [second]
@@ -91,19 +91,19 @@ class OutageContract:
         relay = Relay(store, [Route(to=MemoryPublisher(broker, topic="orders"))], config=_brisk())
         running = asyncio.create_task(relay.run())
         try:
-            await store.put([a_message(key="a", data=1)])
+            await store.outbox.put([a_message(key="a", data=1)])
             await until_async(lambda: len(broker.topics["orders"]) == 1)
             with read_only():
                 await asyncio.sleep(1.5)  # a few of its polls and beats
                 assert not running.done()
             with suppress(StoreUnavailable):  # a connection on which the relay only read meanwhile
-                await store.put([a_message(key="a", data=2)])
-            await store.put([a_message(key="a", data=3)])
+                await store.outbox.put([a_message(key="a", data=2)])
+            await store.outbox.put([a_message(key="a", data=3)])
             await until_async(lambda: 3 in [message.data for message in broker.topics["orders"]])
         finally:
             relay.stop()
             await running
-        assert {record.status for record in await store.find(Query())} == {"published"}
+        assert {record.status for record in await store.ops.find(Query())} == {"published"}
 
     @pytest.mark.parametrize("is_async", [True, False])
     async def test_a_consumer_outlives_it_and_no_try_is_counted(

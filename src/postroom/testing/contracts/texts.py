@@ -20,10 +20,10 @@ class TextsContract(StoreCase):
         relay = await a_relay(store)
         code = f"CODE {said[:20]}"
         assert await relay.settle(await relay.claim(), Retry(SECOND, code, said)) == "settled"
-        (record,) = await store.find(Query())
+        (record,) = await store.ops.find(Query())
         assert record.last_error == kept
         assert await relay.settle(await relay.claim(now=NOON + SECOND), Buried(code, said)) == "settled"
-        (record,) = await store.find(Query())
+        (record,) = await store.ops.find(Query())
         assert (record.status, record.last_error) == ("dead", kept)
         assert record.last_error_code is not None
         assert record.last_error_code.isprintable()
@@ -33,8 +33,8 @@ class TextsContract(StoreCase):
         for number in range(3):  # lost alone, and not for the first time: only then it is buried (R8)
             now = NOON + number * 2 * LEASE
             relay = await a_relay(store, f"relay-{number}", now=now)
-            assert await store.claim(relay.owner, relay.lanes, limit=9, alone=True, now=now + 40 * SECOND)
+            assert await store.outbox.claim(relay.owner, relay.lanes, limit=9, alone=True, now=now + 40 * SECOND)
         said = Buried("CRASH_LOOP", "half a pair \ud800 and \x00")
-        await store.take("heir", limit=10_000, lease=LEASE, lost=lambda _: said, now=NOON + 6 * LEASE)
-        (record,) = await store.find(Query())
+        await store.lanes.take("heir", limit=10_000, lease=LEASE, lost=lambda _: said, now=NOON + 6 * LEASE)
+        (record,) = await store.ops.find(Query())
         assert (record.status, record.last_error) == ("dead", r"half a pair \ud800 and \x00")
