@@ -11,7 +11,8 @@ import pytest
 from postroom.contracts.store import Store
 from postroom.stores.memory import MemoryStore
 from postroom.testing.contracts import StoreContract, watch
-from postroom.testing.saboteurs import Saboteur, all_saboteurs
+from postroom.testing.saboteurs import all_saboteurs
+from postroom.testing.saboteurs.outbox import Saboteur
 
 
 def cases() -> dict[str, Callable[..., Awaitable[None]]]:
