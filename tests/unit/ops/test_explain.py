@@ -230,7 +230,7 @@ async def test_one_behind_a_parked_key_names_the_dead_head_and_the_commands_to_t
             f"or `postroom discard {dead}` to give it up."
         ),
     ]
-    await store.ops.requeue(Query(ids=[dead]), now=NOON)
+    await store.ops.requeue(Query(ids=[dead]))
     assert "It waits its turn: 1 earlier message of its key goes first." in await told(store, behind)
 
 

@@ -184,10 +184,10 @@ async def test_a_settle_that_fails_a_key_and_a_requeue_of_that_key_leave_nobody_
     assert seqs(claims) == [last]
     async with store._connections.transaction() as slow:
         await store._flow.settle(slow, [Settlement(claim, {last: verdict}) for claim in claims], NOON)
-        requeue = Waiting(mariadb_home, store.ops.requeue(Query(status="dead"), now=NOON))
+        requeue = Waiting(mariadb_home, store.ops.requeue(Query(status="dead")))
         await requeue.until_it_waits()
     await requeue.result()
-    await store.ops.requeue(Query(key="a"), now=NOON)
+    await store.ops.requeue(Query(key="a"))
     assert sorted(await relay.drain(now=NOON + 10 * SECOND)) == [dead, last]
 
 
@@ -217,7 +217,7 @@ async def requeue_during_a_claim(store: MySQLStore, home: MariaDBHome) -> None:
     later = NOON + 2 * SECOND
     async with store._connections.transaction() as slow:
         assert seqs(await store._flow.claim(slow, relay.owner, relay.lanes, 10, later)) == [seq]
-        requeue = Waiting(home, store.ops.requeue(Query(key="a"), now=later))
+        requeue = Waiting(home, store.ops.requeue(Query(key="a")))
         await requeue.until_it_waits()
     assert await requeue.result() == 0
     (record,) = await store.ops.find(Query())

@@ -157,7 +157,7 @@ async def requeue_during_a_claim(store: PostgresStore, url: str) -> None:
     async with store._connections.transaction() as slow:
         claims = await store._flow.claim(slow, relay.owner, relay.lanes, 10, later)
         assert seqs(claims) == [seq]
-        requeue = Waiting(url, store.ops.requeue(Query(key="a"), now=later))
+        requeue = Waiting(url, store.ops.requeue(Query(key="a")))
         await requeue.until_it_waits()
     assert await requeue.result() == 0
     (record,) = await store.ops.find(Query())

@@ -15,6 +15,7 @@ from uuid import uuid4
 import pytest
 
 from postroom.contracts.inbox import InboxStore
+from postroom.contracts.store import Store
 from postroom.contracts.transport import Delivery, Identity
 from postroom.errors import StoreError
 from postroom.message import Message
@@ -31,7 +32,10 @@ ENDS: tuple[End, ...] = ("commit", "rollback", "close")
 class Desk(Protocol):
     """A database with the tables, seen from the test."""
 
+    opened: Store
+    """The database, open."""
     store: InboxStore
+    """Its inbox."""
 
     async def write(self, handle: Any, effect: str) -> None:
         """What an async handler does: write an effect with the handle."""
@@ -331,8 +335,8 @@ class TransactionsContract(InboxCase):
         assert sorted(new) == sorted(ids)
 
     async def test_closing_twice_is_fine(self, desk: Desk) -> None:
-        await desk.store.close()
-        await desk.store.close()
+        await desk.opened.close()
+        await desk.opened.close()
 
 
 async def _carrying(how: Callable[..., Awaitable[bool]], desk: Desk, event: Identity, error: BaseException) -> None:

@@ -90,7 +90,7 @@ class OperatingContract(StoreCase):
         relay = await a_relay(store)
         await relay.settle(await relay.claim(), SKIP)
         (dead,) = await store.ops.find(Query())
-        assert await store.ops.requeue(Query(ids=[dead.message.id]), now=NOON) == 1
+        assert await store.ops.requeue(Query(ids=[dead.message.id])) == 1
         (again,) = await store.ops.find(Query())
         assert (again.status, again.attempts, again.last_error_code) == ("pending", 0, None)
         assert again.message.id == dead.message.id
@@ -102,7 +102,7 @@ class OperatingContract(StoreCase):
         await relay.settle_each(await relay.claim(), {dead: PARK})
         (later,) = await put(store, "a")
         assert await relay.seqs() == []
-        assert await store.ops.requeue(Query(status="dead"), now=NOON) == 1
+        assert await store.ops.requeue(Query(status="dead")) == 1
         assert await relay.drain() == [dead, behind, later]
 
     async def test_discarding_the_dead_head_frees_its_key(self, store: Store) -> None:
@@ -130,7 +130,7 @@ class OperatingContract(StoreCase):
         written = await put(store, "a", "a")
         relay = await a_relay(store)
         await relay.settle_each(await relay.claim(), {written[0]: Retry(MINUTE, "TIMEOUT")})
-        assert await store.ops.requeue(Query(status="failed"), now=NOON) == 1
+        assert await store.ops.requeue(Query(status="failed")) == 1
         assert await relay.drain() == written
 
     async def test_discarding_a_failed_head_frees_its_key(self, store: Store) -> None:
@@ -146,7 +146,7 @@ class OperatingContract(StoreCase):
         relay = await a_relay(store)
         await relay.settle(await relay.claim(), Retry(SECOND, "TIMEOUT"))
         claims = await relay.claim(now=NOON + SECOND)
-        assert await store.ops.requeue(Query(key="a"), now=NOON) == 0
+        assert await store.ops.requeue(Query(key="a")) == 0
         assert await store.ops.discard(Query(key="a"), now=NOON) == 0
         assert await statuses(store, seq) == ["sending"]
         assert await relay.settle(claims, now=NOON + SECOND) == "settled"
@@ -155,7 +155,7 @@ class OperatingContract(StoreCase):
         (seq,) = await put(store, "a")
         relay = await a_relay(store)
         await relay.settle(await relay.claim())
-        assert await store.ops.requeue(Query(key="a"), now=NOON) == 0
+        assert await store.ops.requeue(Query(key="a")) == 0
         assert await store.ops.discard(Query(key="a"), now=NOON) == 0
         assert await statuses(store, seq) == ["published"]
 
@@ -164,7 +164,7 @@ class OperatingContract(StoreCase):
         relay = await a_relay(store)
         await relay.settle(await relay.claim(), SKIP)
         (later,) = await put(store, "a")
-        assert await store.ops.requeue(Query(status="dead"), now=NOON) == 1
+        assert await store.ops.requeue(Query(status="dead")) == 1
         assert await relay.drain() == [dead, later]
 
     async def test_only_what_stands_before_is_discarded_when_that_is_asked(self, store: Store) -> None:

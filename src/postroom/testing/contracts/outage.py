@@ -65,10 +65,8 @@ class OutageContract:
         (second,) = await put(store, "a")
         assert seqs(await relay.claim()) == [second]
 
-    async def test_an_inbox_that_is_read_only_is_away_and_comes_back(
-        self, inbox: InboxStore, read_only: ReadOnly
-    ) -> None:
-        event, delivery = an_event(), Delivery(a_message(), "shop", "orders")
+    async def test_an_inbox_that_is_read_only_is_away_and_comes_back(self, store: Store, read_only: ReadOnly) -> None:
+        inbox, event, delivery = store.inbox, an_event(), Delivery(a_message(), "shop", "orders")
         with read_only():
             for _ in range(2):
                 with pytest.raises(StoreUnavailable):
@@ -107,7 +105,7 @@ class OutageContract:
 
     @pytest.mark.parametrize("is_async", [True, False])
     async def test_a_consumer_outlives_it_and_no_try_is_counted(
-        self, inbox: InboxStore, read_only: ReadOnly, is_async: bool
+        self, store: Store, read_only: ReadOnly, is_async: bool
     ) -> None:
         broker, handled = MemoryBroker(), list[object]()
         billing = Inbox("billing")
@@ -119,7 +117,7 @@ class OutageContract:
             handled.append(message.data)
 
         billing.on("order.paid")(charge if is_async else charge_blocking)
-        reception = InboxWorker(billing, inbox, MemoryConsumer(broker, "orders", group="billing"))
+        reception = InboxWorker(billing, store, MemoryConsumer(broker, "orders", group="billing"))
         broker.topics["orders"].append(a_message(data=1))
         with read_only():
             running = asyncio.create_task(reception.run())
@@ -131,7 +129,7 @@ class OutageContract:
             reception.stop()
             await running
         assert reception.tally.done == {"handled": 1}
-        assert await inbox.counts() == {"billing": {"handled": 1}}
+        assert await store.inbox.counts() == {"billing": {"handled": 1}}
 
 
 def _remember(inbox: InboxStore, event: Any) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from postroom.contracts.lanes import Lane, OnLeaseLost, RelayInfo
 from postroom.contracts.outbox import Retry
-from postroom.stores.memory import Row
+from postroom.stores.memory.outbox import Row
 from postroom.testing.saboteurs.outbox import Saboteur
 
 

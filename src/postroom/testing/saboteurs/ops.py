@@ -14,9 +14,9 @@ from postroom.testing.saboteurs.outbox import Saboteur
 class RequeueKeepsTheAttempts(Saboteur):
     caught_by = "test_a_requeued_dead_letter_goes_again_with_the_same_id"
 
-    async def requeue(self, query: Query, *, now: datetime | None = None, told: Progress | None = None) -> int:
+    async def requeue(self, query: Query, *, told: Progress | None = None) -> int:
         attempts = {row.seq: row.attempts for row in self._matching(query)}
-        number = await super().requeue(query, now=now, told=told)
+        number = await super().requeue(query, told=told)
         for seq, tries in attempts.items():
             self._rows[seq].attempts = tries
         return number
@@ -25,18 +25,18 @@ class RequeueKeepsTheAttempts(Saboteur):
 class RequeuesWhatIsInFlight(Saboteur):
     caught_by = "test_a_message_in_flight_is_neither_requeued_nor_discarded"
 
-    async def requeue(self, query: Query, *, now: datetime | None = None, told: Progress | None = None) -> int:
+    async def requeue(self, query: Query, *, told: Progress | None = None) -> int:
         self._claims.clear()
-        return await super().requeue(query, now=now, told=told)
+        return await super().requeue(query, told=told)
 
 
 class RequeuesWhatWasPublished(Saboteur):
     caught_by = "test_a_published_message_is_neither_requeued_nor_discarded"
 
-    async def requeue(self, query: Query, *, now: datetime | None = None, told: Progress | None = None) -> int:
+    async def requeue(self, query: Query, *, told: Progress | None = None) -> int:
         for row in self._matching(query):
             row.outcome = "dead" if row.outcome == "published" else row.outcome
-        return await super().requeue(query, now=now, told=told)
+        return await super().requeue(query, told=told)
 
 
 class LeavesTheKeyParked(Saboteur):
@@ -60,8 +60,8 @@ class FindsTheOldestInstead(Saboteur):
 class DoesAllAtOnce(Saboteur):
     caught_by = "test_many_are_requeued_some_at_a_time"
 
-    async def requeue(self, query: Query, *, now: datetime | None = None, told: Progress | None = None) -> int:
-        count = await super().requeue(query, now=now)
+    async def requeue(self, query: Query, *, told: Progress | None = None) -> int:
+        count = await super().requeue(query)
         if told is not None:
             told(count)
         return count
@@ -70,10 +70,10 @@ class DoesAllAtOnce(Saboteur):
 class TakesBackWhatWasDone(Saboteur):
     caught_by = "test_a_requeue_that_ends_in_between_has_done_what_it_said"
 
-    async def requeue(self, query: Query, *, now: datetime | None = None, told: Progress | None = None) -> int:
+    async def requeue(self, query: Query, *, told: Progress | None = None) -> int:
         if told is not None:
             told(1_000)
-        return await super().requeue(query, now=now)
+        return await super().requeue(query)
 
 
 class KnowsNoPages(Saboteur):

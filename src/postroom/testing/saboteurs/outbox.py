@@ -9,13 +9,15 @@ from datetime import UTC, datetime, timedelta
 from itertools import count, repeat
 from typing import Any, ClassVar
 
+from postroom.config.tables import TableNames
 from postroom.contracts.lanes import OnLeaseLost
 from postroom.contracts.outbox import ERROR_MAX, Buried, Claim, Retry, Settled, Settlement, Verdict, per_lane
 from postroom.message import Message
-from postroom.stores.memory import MemoryStore, MemoryTransaction, Row
+from postroom.stores.memory.outbox import MemoryOutbox, Row
+from postroom.stores.transaction import OwnTransaction, handle_of
 
 
-class Saboteur(MemoryStore):
+class Saboteur(MemoryOutbox):
     """The memory store with one thing wrong."""
 
     caught_by: ClassVar[str]
@@ -28,12 +30,18 @@ class PutsOutsideTheTransaction(Saboteur):
     caught_by = "test_a_rolled_back_message_never_existed"
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[MemoryTransaction]:
-        transaction = MemoryTransaction(self)
-        try:
-            yield transaction
-        finally:
-            self._rows.update((row.seq, row) for row in transaction.rows)
+    async def transaction(self) -> AsyncIterator[OwnTransaction]:
+        rows: list[Row] = []
+
+        async def write(messages: Sequence[Message], _: TableNames) -> None:
+            for message in messages:
+                rows.append(self.written(message, rows))
+
+        async with handle_of(write) as handle:
+            try:
+                yield handle
+            finally:
+                self.commit(rows)
 
 
 class ShowsWhatIsNotCommitted(Saboteur):
