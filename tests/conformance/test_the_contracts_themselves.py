@@ -40,7 +40,7 @@ def _parameters(case: Any) -> Iterator[dict[str, Any]]:
 async def test_every_saboteur_is_caught_by_its_case(saboteur: type[Saboteur], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "PATIENCE_SECONDS", 1.0)  # who never says anything is a store in memory here
     with pytest.raises((AssertionError, pytest.fail.Exception, ValueError, KeyError)):
-        await run(saboteur.caught_by, saboteur())
+        await run(saboteur.caught_by, MemoryStore(saboteur()))
 
 
 @pytest.mark.parametrize("name", sorted({saboteur.caught_by for saboteur in all_saboteurs()}))
