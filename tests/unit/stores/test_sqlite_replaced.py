@@ -15,7 +15,7 @@ from postroom.contracts.ops import Query
 from postroom.errors import StoreUnavailable
 from postroom.relay import Relay
 from postroom.relay.routes import Route
-from postroom.stores import open_inbox_store
+from postroom.stores import open_store
 from postroom.stores.sqlite import SQLiteStore
 from postroom.testing.contracts._case import a_message
 from postroom.testing.contracts.inbox import an_event
@@ -96,7 +96,8 @@ async def test_a_restore_in_several_steps_is_waited_for(tmp_path: Path) -> None:
 async def test_an_inbox_remembers_in_the_new_file(tmp_path: Path) -> None:
     path, backup = await a_file(tmp_path / "shop.db"), await a_file(tmp_path / "backup.db")
     ids = [an_event() for _ in range(2)]
-    async with open_inbox_store(f"sqlite:///{path}") as inbox:
+    async with open_store(f"sqlite:///{path}") as opened:
+        inbox = opened.inbox
         async with inbox.transaction() as tx:
             await tx.remember("billing", [ids[0]])
         restore(backup, path)
