@@ -28,8 +28,8 @@ from postroom.stores import open_inbox_store, open_store
 from postroom.stores.memory import MemoryStore
 from postroom.stores.mongo import blocking_connections, inbox_connections
 from postroom.stores.mongo.server import Server
-from postroom.stores.sqlite import writer as sqlite_writer
-from postroom.stores.sqlite.file import FileConnection
+from postroom.stores.sqlite import connections as sqlite_connections
+from postroom.stores.sqlite.connections import FileConnection
 from postroom.testing.contracts._case import a_message
 from postroom.testing.contracts.outage import OutageContract, ReadOnly
 
@@ -122,7 +122,7 @@ class _Connections:
                     super().execute(pragma)
                 return super().execute(sql, *args)
 
-        monkeypatch.setattr(sqlite_writer, "FileConnection", Moody)
+        monkeypatch.setattr(sqlite_connections, "FileConnection", Moody)
 
     @contextmanager
     def set(self) -> Iterator[None]:
