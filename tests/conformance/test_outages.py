@@ -27,8 +27,8 @@ from postroom.stores import open_store
 from postroom.stores.memory.outbox import MemoryOutbox
 from postroom.stores.mongo import blocking_connections, inbox_connections
 from postroom.stores.mongo.server import Server
-from postroom.stores.sqlite import writer as sqlite_writer
-from postroom.stores.sqlite.file import FileConnection
+from postroom.stores.sqlite import connections as sqlite_connections
+from postroom.stores.sqlite.connections import FileConnection
 from postroom.testing.contracts._case import a_message
 from postroom.testing.contracts.outage import OutageContract, ReadOnly
 
@@ -116,7 +116,7 @@ class _Connections:
                     super().execute(pragma)
                 return super().execute(sql, *args)
 
-        monkeypatch.setattr(sqlite_writer, "FileConnection", Moody)
+        monkeypatch.setattr(sqlite_connections, "FileConnection", Moody)
 
     @contextmanager
     def set(self) -> Iterator[None]:
