@@ -100,4 +100,4 @@ def _snapshot(place: Shop) -> Iterator[None]:
 
 async def _migrate(url: str) -> None:
     async with open_store(url, tables=TableNames(prefix=FULL)) as store:
-        await store.migrate()
+        await store.schema.migrate()

@@ -72,7 +72,7 @@ def _run(url: str, plan: Plan, what: str) -> Run:
 async def _until_owned(url: str) -> None:
     """Wait until the relay has all the lanes."""
     async with open_store(url) as store, asyncio.timeout(PATIENCE_SECONDS):
-        while any(lane.owner is None for lane in await store.lanes()):
+        while any(lane.owner is None for lane in await store.lanes.all()):
             await asyncio.sleep(0.05)
 
 

@@ -56,7 +56,7 @@ def grow(url: str, broker: type[Blocked], seconds: float) -> int:
 async def _grow(url: str, broker: type[Blocked], seconds: float) -> int:
     config = RelayConfig(batch=BATCH, concurrency=CONCURRENCY, send_timeout=SEND_TIMEOUT)
     async with open_store(url) as store, open_store(url) as heartbeat:
-        await store.check()
+        await store.schema.check()
         publisher = broker()
         route = Route(to=publisher, retry=config.retry)
         relay = Relay(store, [route], config=config, heartbeat=heartbeat)

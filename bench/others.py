@@ -46,4 +46,4 @@ def mongo() -> Iterator[Shop]:
 
 async def _migrate(url: str) -> None:
     async with open_store(url) as store:
-        await store.migrate()
+        await store.schema.migrate()

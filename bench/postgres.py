@@ -83,4 +83,4 @@ def _prepare(url: str) -> str:
 
 async def _migrate(url: str) -> None:
     async with open_store(url) as store:
-        await store.migrate()
+        await store.schema.migrate()

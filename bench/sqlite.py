@@ -90,4 +90,4 @@ def _sell(connection: sqlite3.Connection, number: int, *, tell: bool) -> None:
 async def migrate(path: Path) -> None:
     """Make the file, with the tables in it."""
     async with open_store(f"sqlite:///{path}") as store:
-        await store.migrate()
+        await store.schema.migrate()

@@ -31,13 +31,13 @@ from postroom.validation import Limits
 
 if TYPE_CHECKING:
     from postroom.config.values import RelayConfig, Settings
-    from postroom.contracts.inbox import InboxStore
     from postroom.contracts.store import Store
     from postroom.contracts.transport import Consumer, Publisher
     from postroom.inbox import Inbox, InboxWorker
+    from postroom.inbox.errors import RejectMessage, RetryLater
     from postroom.relay import Relay, Route
     from postroom.retry import RetryPolicy
-    from postroom.stores import open_inbox_store, open_store, open_waker
+    from postroom.stores import open_store, open_waker
     from postroom.transports import open_consumer, open_publisher
 
 __version__ = "0.1.0.dev0"
@@ -47,7 +47,6 @@ __all__ = [
     "Consumer",
     "DuplicateMessage",
     "Inbox",
-    "InboxStore",
     "InboxWorker",
     "InvalidMessage",
     "Limits",
@@ -57,8 +56,10 @@ __all__ = [
     "Outbox",
     "PostroomError",
     "Publisher",
+    "RejectMessage",
     "Relay",
     "RelayConfig",
+    "RetryLater",
     "RetryPolicy",
     "Route",
     "SchemaMismatch",
@@ -68,7 +69,6 @@ __all__ = [
     "TableNames",
     "UnknownHandle",
     "open_consumer",
-    "open_inbox_store",
     "open_publisher",
     "open_store",
     "open_waker",
@@ -77,17 +77,17 @@ __all__ = [
 _LATER = {
     "Consumer": "postroom.contracts.transport",
     "Inbox": "postroom.inbox",
-    "InboxStore": "postroom.contracts.inbox",
     "InboxWorker": "postroom.inbox",
     "open_consumer": "postroom.transports",
-    "open_inbox_store": "postroom.stores",
     "Publisher": "postroom.contracts.transport",
+    "RejectMessage": "postroom.inbox.errors",
     "Relay": "postroom.relay",
     "RelayConfig": "postroom.config.values",
+    "RetryLater": "postroom.inbox.errors",
     "RetryPolicy": "postroom.retry",
     "Route": "postroom.relay",
     "Settings": "postroom.config.values",
-    "Store": "postroom.contracts.outbox",
+    "Store": "postroom.contracts.store",
     "open_store": "postroom.stores",
     "open_publisher": "postroom.transports",
     "open_waker": "postroom.stores",

@@ -16,7 +16,7 @@ class TestMariaDB(StoreContract):
     @pytest.fixture
     async def store(self, mariadb_database: str) -> AsyncIterator[Store]:
         async with MySQLStore(mariadb_database) as store:
-            await store.migrate()
+            await store.schema.migrate()
             yield store
 
 
@@ -26,7 +26,7 @@ class TestMariaDBByTheCloserLook(StoreContract):
     @pytest.fixture
     async def store(self, mariadb_database: str) -> AsyncIterator[Store]:
         async with MySQLStore(mariadb_database) as store:
-            await store.migrate()
+            await store.schema.migrate()
             texts = store._statements.texts
             texts["free_lanes"] = texts["free_lanes"].replace("true\n    AND NOT EXISTS", "false\n    AND NOT EXISTS")
             assert "false\n    AND NOT EXISTS" in texts["free_lanes"]
@@ -41,5 +41,5 @@ if os.environ.get("POSTROOM_TEST_MYSQL"):
         @pytest.fixture
         async def store(self, mysql_database: str) -> AsyncIterator[Store]:
             async with MySQLStore(mysql_database) as store:
-                await store.migrate()
+                await store.schema.migrate()
                 yield store

@@ -20,7 +20,7 @@ class TestMemory(StoreContract):
     async def test_a_moment_is_a_microsecond(self, store: Store) -> None:
         moment = store.capabilities.time_precision
         assert moment == datetime.resolution
-        await store.put([a_message(not_before=NOON + moment)])
+        await store.outbox.put([a_message(not_before=NOON + moment)])
         relay = await a_relay(store)
         assert await relay.seqs(now=NOON) == []
         assert len(await relay.seqs(now=NOON + moment)) == 1

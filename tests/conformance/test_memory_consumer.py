@@ -10,8 +10,8 @@ import pytest
 
 from postroom.contracts.transport import Consumer
 from postroom.message import Message
-from postroom.testing.consumer_saboteurs import ConsumerSaboteur, all_consumer_saboteurs
 from postroom.testing.contracts import ConsumerContract
+from postroom.testing.saboteurs.consumer import ConsumerSaboteur, all_consumer_saboteurs
 from postroom.transports.memory import MemoryBroker, MemoryConsumer
 
 

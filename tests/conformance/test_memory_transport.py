@@ -11,7 +11,7 @@ import pytest
 from postroom.message import Message
 from postroom.testing.contracts import PublisherContract
 from postroom.testing.contracts.publisher import Rig
-from postroom.testing.transport_saboteurs import TransportSaboteur, all_transport_saboteurs
+from postroom.testing.saboteurs.publisher import TransportSaboteur, all_transport_saboteurs
 from postroom.transports.memory import MemoryBroker, MemoryPublisher
 
 

@@ -16,7 +16,7 @@ class TestMongo(StoreContract):
     @pytest.fixture
     async def store(self, mongo_database: str) -> AsyncIterator[Store]:
         async with MongoStore(mongo_database) as store:
-            await store.migrate()
+            await store.schema.migrate()
             yield store
 
 
@@ -24,7 +24,7 @@ class TestMongoWithTheDeadApart(StoreContract):
     @pytest.fixture
     async def store(self, mongo_database: str) -> AsyncIterator[Store]:
         async with MongoStore(f"{mongo_database}&postroom_dead=collection") as store:
-            await store.migrate()
+            await store.schema.migrate()
             yield store
 
 
@@ -32,5 +32,5 @@ class TestMongoWithoutTransactions(StoreContract):
     @pytest.fixture
     async def store(self, mongo_standalone_database: str) -> AsyncIterator[Store]:
         async with MongoStore(f"{mongo_standalone_database}?postroom_transactions=off") as store:
-            await store.migrate()
+            await store.schema.migrate()
             yield store

@@ -40,7 +40,7 @@ class _Opened(OutageContract):
     @pytest.fixture
     async def store(self, url: str) -> AsyncIterator[Store]:
         async with open_store(url) as store:
-            await store.migrate()
+            await store.schema.migrate()
             yield store
 
     @pytest.fixture
@@ -157,24 +157,24 @@ class TestAFullDisk:
         connections = _Connections(monkeypatch, "PRAGMA max_page_count = 1")
         url, large = f"sqlite:///{tmp_path / 'shop.db'}", a_message(data="x" * 200_000)
         async with open_store(url) as store:
-            await store.migrate()
+            await store.schema.migrate()
             with connections.set():
                 for _ in range(2):
                     with pytest.raises(StoreUnavailable, match="disk is full"):
-                        await store.put([large])
-                async with store.transaction() as handle:
+                        await store.outbox.put([large])
+                async with store.outbox.transaction() as handle:
                     for message in (large, a_message()):  # after the first it is over, and nothing may commit by itself
                         with pytest.raises(StoreUnavailable):
                             await Outbox().put(handle, message)
-            assert await store.find(Query()) == []
-            await store.put([large])
+            assert await store.ops.find(Query()) == []
+            await store.outbox.put([large])
             async with open_inbox_store(url) as inbox:
                 with connections.set(), pytest.raises(StoreUnavailable, match="disk is full"):
                     async with inbox.transaction() as tx:
                         Outbox().put(tx.handle, large.replace(id=uuid4()))
                 async with inbox.transaction() as tx:
                     Outbox().put(tx.handle, large.replace(id=uuid4()))
-            assert len(await store.find(Query())) == 2
+            assert len(await store.ops.find(Query())) == 2
 
 
 class TestMongo(_Opened):

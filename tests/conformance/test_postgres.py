@@ -15,7 +15,7 @@ class TestPostgres(StoreContract):
     @pytest.fixture
     async def store(self, postgres_database: str) -> AsyncIterator[Store]:
         async with PostgresStore(postgres_database) as store:
-            await store.migrate()
+            await store.schema.migrate()
             yield store
 
 
@@ -25,7 +25,7 @@ class TestPostgresByTheCloserLook(StoreContract):
     @pytest.fixture
     async def store(self, postgres_database: str) -> AsyncIterator[Store]:
         async with PostgresStore(postgres_database) as store:
-            await store.migrate()
+            await store.schema.migrate()
             texts = store._statements.texts
             for name in ("line", "walk_past"):
                 texts[name] = texts[name].replace("true\n        AND NOT EXISTS", "false\n        AND NOT EXISTS")
@@ -37,7 +37,7 @@ class TestPostgresBehindAPooler(StoreContract):
     @pytest.fixture
     async def store(self, pgbouncer_database: str) -> AsyncIterator[Store]:
         async with PostgresStore(pgbouncer_database) as store:
-            await store.migrate()
+            await store.schema.migrate()
             yield store
 
     @pytest.fixture(autouse=True)

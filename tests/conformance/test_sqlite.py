@@ -16,5 +16,5 @@ class TestSQLite(StoreContract):
     @pytest.fixture
     async def store(self, tmp_path: Path) -> AsyncIterator[Store]:
         async with SQLiteStore(tmp_path / "post.db") as store:
-            await store.migrate()
+            await store.schema.migrate()
             yield store

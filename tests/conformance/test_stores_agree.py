@@ -169,7 +169,7 @@ class Agreement(RuleBasedStateMachine):
         lanes = self.epochs[owner]
         doubtful = data.draw(st.sets(st.sampled_from(sorted(lanes)))) if lanes else ()
         both = [
-            self.run(store.claim(owner, lanes, limit=EVERYTHING, doubtful=doubtful, now=self.now))
+            self.run(store.outbox.claim(owner, lanes, limit=EVERYTHING, doubtful=doubtful, now=self.now))
             for store in (self.model, self.real)
         ]
         expected, claims = both

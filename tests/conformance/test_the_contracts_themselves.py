@@ -11,7 +11,8 @@ import pytest
 from postroom.contracts.store import Store
 from postroom.stores.memory import MemoryStore
 from postroom.testing.contracts import StoreContract, watch
-from postroom.testing.saboteurs import Saboteur, all_saboteurs
+from postroom.testing.saboteurs import all_saboteurs
+from postroom.testing.saboteurs.outbox import Saboteur
 
 
 def cases() -> dict[str, Callable[..., Awaitable[None]]]:
@@ -39,7 +40,7 @@ def _parameters(case: Any) -> Iterator[dict[str, Any]]:
 async def test_every_saboteur_is_caught_by_its_case(saboteur: type[Saboteur], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "PATIENCE_SECONDS", 1.0)  # who never says anything is a store in memory here
     with pytest.raises((AssertionError, pytest.fail.Exception, ValueError, KeyError)):
-        await run(saboteur.caught_by, saboteur())
+        await run(saboteur.caught_by, MemoryStore(saboteur()))
 
 
 @pytest.mark.parametrize("name", sorted({saboteur.caught_by for saboteur in all_saboteurs()}))

@@ -66,7 +66,7 @@ def prepare(url: str) -> None:
 
     async def migrate() -> None:
         async with open_store(url) as store:
-            await store.migrate()
+            await store.schema.migrate()
 
     asyncio.run(migrate())
 
@@ -91,7 +91,7 @@ def messages(url: str) -> Sequence[Record]:
 
     async def find() -> Sequence[Record]:
         async with open_store(url) as store:
-            return await store.find(Query())
+            return await store.ops.find(Query())
 
     return asyncio.run(find())
 

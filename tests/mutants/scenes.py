@@ -67,7 +67,7 @@ async def a_quiet_relay_keeps_its_lanes(world: World) -> None:
     """R9. Ten leases long nothing happens: the lane is renewed, never taken anew."""
     world.start("relay")
     await asyncio.sleep(10 * LEASE)
-    (lane,) = await world.store.lanes()
+    (lane,) = await world.store.lanes.all()
     assert lane.epoch == 1
     assert lane.lease_until is not None
     assert lane.lease_until > utcnow()
@@ -80,7 +80,9 @@ async def what_is_left_of_a_batch_is_not_sent_in_a_lane_that_was_lost(world: Wor
     await world.put("a", type="x.made")
     await world.put("a", type="y.made")
     await world.until(lambda: world.asked[0])
-    await world.store.take("rival", limit=9, lease=timedelta(hours=1), lost=later, now=utcnow() + timedelta(hours=1))
+    await world.store.lanes.take(
+        "rival", limit=9, lease=timedelta(hours=1), lost=later, now=utcnow() + timedelta(hours=1)
+    )
     await asyncio.sleep(LEASE)
     assert not world.wrong, world.wrong[0]
     assert world.asked[1] == 0, "the second round began in a lane of another relay"
@@ -94,8 +96,8 @@ async def an_old_batch_ends_when_its_lane_is_taken_anew(world: World) -> None:
     await world.until(lambda: world.asked[0])
     relay = world.relays["relay"]
     far = utcnow() + timedelta(hours=1)
-    await world.store.take(relay.owner, limit=9, lease=timedelta(seconds=LEASE), lost=later, now=far)
-    taken = await world.store.lanes()
+    await world.store.lanes.take(relay.owner, limit=9, lease=timedelta(seconds=LEASE), lost=later, now=far)
+    taken = await world.store.lanes.all()
     relay._owned.add(taken, asyncio.get_running_loop().time() + LEASE)
     await asyncio.sleep(LEASE / 2)
     assert not world.wrong, world.wrong[0]
@@ -112,7 +114,7 @@ async def a_lane_given_up_comes_back_by_taking_it_anew(world: World) -> None:
     world.cut_off("relay", shut=False)
     await world.until(world.settled)
     world.check(m0=1, m1=1)
-    (lane,) = await world.store.lanes()
+    (lane,) = await world.store.lanes.all()
     assert lane.epoch == 2
 
 
@@ -126,7 +128,7 @@ async def a_lane_slept_through_is_given_up_and_not_renewed(world: World) -> None
     virtual.sleep_through(2 * LEASE)
     await world.until(world.settled)
     world.check(**{f"m{number}": tries - 1 for number, tries in enumerate(world.tries())})
-    (lane,) = await world.store.lanes()
+    (lane,) = await world.store.lanes.all()
     assert lane.epoch == 2
 
 
@@ -145,7 +147,7 @@ async def a_renewal_that_is_answered_past_the_deadline_comes_too_late(world: Wor
     work.next.clear()
     await world.until(world.settled)
     world.check(m0=1)
-    (lane,) = await world.store.lanes()
+    (lane,) = await world.store.lanes.all()
     assert lane.epoch == 2, "the lane was kept, with an old claim in it"
 
 
@@ -155,7 +157,7 @@ async def two_relays_of_one_name_are_two(world: World) -> None:
     first = world.relays["relay"]
     world.start("relay")
     await asyncio.sleep(LEASE)
-    assert len(await world.store.relays()) == 2
+    assert len(await world.store.lanes.relays()) == 2
     assert first.owner != world.relays["relay"].owner
 
 
@@ -316,7 +318,7 @@ async def a_rejected_message_is_not_tried_again(world: World) -> None:
     assert world.asked[0] == 1
     world.check()
     refuse = False
-    await world.store.requeue(Query(status="dead"))
+    await world.store.ops.requeue(Query(status="dead"))
     await world.until(world.settled)
     world.check()
 
@@ -411,8 +413,8 @@ async def a_clean_stop_settles_what_it_sent(world: World) -> None:
     await world.until(lambda: world.asked[0])
     await world.stop("relay")
     assert world.statuses() == ["published", "published"]
-    assert [(lane.owner, lane.epoch) for lane in await world.store.lanes()] == [(None, 1)]
-    assert not list(await world.store.relays())
+    assert [(lane.owner, lane.epoch) for lane in await world.store.lanes.all()] == [(None, 1)]
+    assert not list(await world.store.lanes.relays())
     world.start("next")
     await asyncio.sleep(2 * LEASE)
     world.check()
@@ -426,7 +428,7 @@ async def lanes_are_shared_and_handed_over_drained(world: World) -> None:
     await asyncio.sleep(LEASE)
     world.start("second", lambda *_: Answer(seconds=SEND / 2))
     await asyncio.sleep(3 * LEASE)
-    owners = [lane.owner for lane in await world.store.lanes()]
+    owners = [lane.owner for lane in await world.store.lanes.all()]
     busy.cancel()
     assert sorted(map(owners.count, {world.relays["first"].owner, world.relays["second"].owner})) == [2, 2]
     await world.until(world.settled)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from tests.mutants.loader import Change
 
 from postroom.stores.memory import MemoryStore
-from postroom.testing.saboteurs import ClaimsWhatIsInFlight, ReleasesBeforeItIsDrained
+from postroom.testing.saboteurs.lanes import ReleasesBeforeItIsDrained
+from postroom.testing.saboteurs.outbox import ClaimsWhatIsInFlight
 
 
 @dataclass(frozen=True)

@@ -48,14 +48,16 @@ class Trips:
 async def drained_after(crashes: int, lost: int) -> list[list[str]]:
     """The trips of a relay that takes over after others died with all that they could claim, while new messages come."""
     store = MemoryStore(lanes=16)
-    await store.put([Message("order.paid", key=f"k{number}", data="lost") for number in range(lost)])
+    await store.outbox.put([Message("order.paid", key=f"k{number}", data="lost") for number in range(lost)])
     for number in range(crashes):
-        taken = await store.take(f"dead-{number}", limit=16, lease=LEASE, lost=lambda _: Retry(timedelta(0), "LOST"))
-        await store.claim(f"dead-{number}", {lane.lane: lane.epoch for lane in taken}, limit=16 * lost)
+        taken = await store.lanes.take(
+            f"dead-{number}", limit=16, lease=LEASE, lost=lambda _: Retry(timedelta(0), "LOST")
+        )
+        await store.outbox.claim(f"dead-{number}", {lane.lane: lane.epoch for lane in taken}, limit=16 * lost)
         await asyncio.sleep(LEASE.total_seconds() + 1)
     broker = Trips()
     running = asyncio.get_running_loop().create_task(Relay(store, [Route(to=broker)], config=CONFIG).run())
-    await store.put([Message("order.paid", data="new") for _ in range(lost)])
+    await store.outbox.put([Message("order.paid", data="new") for _ in range(lost)])
     async with asyncio.timeout(600):
         while any(row.settled_at is None for row in store._rows.values()):
             await asyncio.sleep(0.1)

@@ -83,10 +83,10 @@ class Walk:
         return self.dice.choice(ways)
 
     async def requeue(self) -> None:
-        dead = await self.world.store.find(Query(status="dead"))
+        dead = await self.world.store.ops.find(Query(status="dead"))
         self.spent.update({f"m{record.message.data}": record.attempts for record in dead})
         if dead:
-            await self.world.store.requeue(Query(ids=[record.message.id for record in dead]))
+            await self.world.store.ops.requeue(Query(ids=[record.message.id for record in dead]))
 
     async def heal(self) -> None:
         """Everything works again: then everything is delivered."""

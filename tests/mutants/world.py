@@ -162,7 +162,7 @@ class World:
             message = Message(type, key=key, data=len(self._put), **fields)
             self._put.append(Name(key, message.data))
             messages.append(message)
-        await self.store.put(messages)
+        await self.store.outbox.put(messages)
         return messages
 
     def start(self, name: str, *scripts: Script, patterns: Sequence[str] = ("*",), park: bool = True) -> Any:

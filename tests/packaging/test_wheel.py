@@ -23,7 +23,7 @@ from postroom import open_store
 
 async def main():
     async with open_store("sqlite:///shop.db") as store:
-        await store.migrate()
+        await store.schema.migrate()
 
 asyncio.run(main())
 """

@@ -58,14 +58,14 @@ class Post:
     def records(self) -> list[Record]:
         async def find() -> list[Record]:
             async with open_store(self.store) as store:
-                return list(await store.find(Query()))
+                return list(await store.ops.find(Query()))
 
         return asyncio.run(find())
 
     def published(self) -> int:
         async def count() -> int:
             async with open_store(self.store) as store:
-                return (await store.counts()).by_status.get("published", 0)
+                return (await store.ops.counts()).by_status.get("published", 0)
 
         return asyncio.run(count())
 
@@ -86,9 +86,9 @@ def fill(url: str) -> None:
 
     async def put() -> None:
         async with open_store(url) as store:
-            await store.migrate()
+            await store.schema.migrate()
             for number in range(EACH):
-                await store.put([Message("order.paid", key=f"k{key}", data=number) for key in range(KEYS)])
+                await store.outbox.put([Message("order.paid", key=f"k{key}", data=number) for key in range(KEYS)])
 
     asyncio.run(put())
 

@@ -98,7 +98,7 @@ class Receiver:
 
         async def migrate() -> None:
             async with open_store(self.store) as store:
-                await store.migrate()
+                await store.schema.migrate()
 
         asyncio.run(migrate())
         self.sql(EFFECTS[self.store.partition(":")[0]])

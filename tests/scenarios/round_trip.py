@@ -80,7 +80,7 @@ class Trip:
         (self.folder / "app.py").write_text(APP)
         for url in {self.outbox, self.inbox}:
             async with open_store(url) as store:
-                await store.migrate()
+                await store.schema.migrate()
         with psycopg.connect(self.inbox) as connection:
             connection.execute(EFFECTS)
         await self.put_more(first)
@@ -88,7 +88,7 @@ class Trip:
     async def put_more(self, number: int) -> None:
         some = range(self.put, min(self.put + number, self.number))
         async with open_store(self.outbox) as store:
-            await store.put([Message("order.paid", key=f"k{n % KEYS}", data=n // KEYS) for n in some])
+            await store.outbox.put([Message("order.paid", key=f"k{n % KEYS}", data=n // KEYS) for n in some])
         self.put = some.stop
 
     def start(self, what: str) -> None:
@@ -124,7 +124,7 @@ class Trip:
         mine, end = f":{self.running['relay'].pid}:", time.monotonic() + BUSY_SECONDS
         async with open_store(self.outbox) as store:
             while time.monotonic() < end:
-                if number := sum(mine in (each.owner or "") for each in await store.find(Query(status="sending"))):
+                if number := sum(mine in (each.owner or "") for each in await store.ops.find(Query(status="sending"))):
                     return number
                 await asyncio.sleep(0.01)
         return 0
@@ -168,7 +168,7 @@ class Trip:
 
     async def _stuck(self, seen: int) -> str:
         async with open_store(self.outbox) as store:
-            records = [record for record in await store.find(Query()) if record.settled_at is None]
+            records = [record for record in await store.ops.find(Query()) if record.settled_at is None]
         why = Counter((record.last_error_code, record.last_error) for record in records).most_common(5)
         said = [self.said(what)[-2000:] for what in ("relay", "consumer")]
         return "\n".join([f"stuck at {seen} of {self.number}", *map(str, why), *said])
@@ -212,7 +212,7 @@ class Trip:
 
     async def check_outbox(self) -> None:
         async with open_store(self.outbox) as store:
-            statuses = {record.status for record in await store.find(Query())}
+            statuses = {record.status for record in await store.ops.find(Query())}
         assert statuses == {"published"}
 
 

@@ -130,7 +130,7 @@ class Storm:
 
     async def at_work(self) -> set[str]:
         """Who has come so far as to say so in the database: before that, a signal would just end it."""
-        return {relay.name for relay in await self.ask(self.store.relays)}
+        return {relay.name for relay in await self.ask(self.store.lanes.relays)}
 
     async def all_at_work(self) -> None:
         """Wait for everybody: a machine may be slow to start six processes."""
@@ -180,13 +180,13 @@ class Storm:
 
     async def held_by(self, victim: Process) -> list[Record]:
         """What it has in flight."""
-        sending = await self.ask(lambda: self.store.find(Query(status="sending")))
+        sending = await self.ask(lambda: self.store.ops.find(Query(status="sending")))
         return [record for record in sending if (record.owner or "").startswith(f"{victim.name}:")]
 
     async def note_what_it_holds(self, victim: Process) -> None:
         for record in await self.held_by(victim):
             self.in_flight[name_of(record)] += 1
-        for lane in await self.ask(self.store.lanes):
+        for lane in await self.ask(self.store.lanes.all):
             if (lane.owner or "").startswith(f"{victim.name}:"):
                 self.orphaned[lane.lane] = lane.epoch
 
@@ -237,11 +237,11 @@ class Storm:
 
     async def requeue_the_dead(self) -> None:
         """What a person does: look, mend, requeue."""
-        dead = await self.ask(lambda: self.store.find(Query(status="dead")))
+        dead = await self.ask(lambda: self.store.ops.find(Query(status="dead")))
         for record in dead:
             (self.folder / "mercy" / "{}-{}".format(*name_of(record))).touch()
         if dead:
-            await self.ask(lambda: self.store.requeue(Query(ids=[record.message.id for record in dead])))
+            await self.ask(lambda: self.store.ops.requeue(Query(ids=[record.message.id for record in dead])))
             self.faults["requeue"] += len(dead)
             self.spent.update({name_of(record): record.attempts for record in dead})
 
@@ -278,7 +278,7 @@ async def storm(url: str, folder: Path, seed: str) -> AsyncIterator[Storm]:
     (folder / "mercy").mkdir()
     (folder / "journal").touch()
     async with open_store(url) as store:
-        await store.migrate()
+        await store.schema.migrate()
         with Shoppers(url, folder / "journal", seed) as shoppers:
             weather = Storm(url, folder, random.Random(seed), store, shoppers)
             try:

@@ -71,7 +71,7 @@ def shop(folder: Path, store: str, **env: str) -> Iterator[Application]:
 def prepare(url: str) -> None:
     async def migrate() -> None:
         async with open_store(url) as store:
-            await store.migrate()
+            await store.schema.migrate()
 
     asyncio.run(migrate())
 
@@ -79,7 +79,7 @@ def prepare(url: str) -> None:
 def look(url: str) -> tuple[Sequence[Lane], Sequence[RelayInfo], Sequence[Record]]:
     async def ask() -> Any:
         async with open_store(url) as store:
-            return await store.lanes(), await store.relays(), await store.find(Query())
+            return await store.lanes.all(), await store.lanes.relays(), await store.ops.find(Query())
 
     found: tuple[Sequence[Lane], Sequence[RelayInfo], Sequence[Record]] = asyncio.run(ask())
     return found

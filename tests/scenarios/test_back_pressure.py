@@ -37,7 +37,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 async def outlive(publisher: Publisher, code: str, make_room: Callable[[], Awaitable[object]]) -> None:
     """Carry a backlog to a broker that is full; after many refusals there is room, and all of it must go."""
     store = MemoryStore()
-    await store.put([Message("order.paid", key=f"k{number % 4}", data=number) for number in range(BACKLOG)])
+    await store.outbox.put([Message("order.paid", key=f"k{number % 4}", data=number) for number in range(BACKLOG)])
     refused, heard = asyncio.Event(), list[Event]()
 
     def listen(event: Event) -> None:
@@ -49,7 +49,7 @@ async def outlive(publisher: Publisher, code: str, make_room: Callable[[], Await
     draining = asyncio.create_task(relay.drain())
     async with asyncio.timeout(20):
         await refused.wait()
-        waiting = await store.find(Query())
+        waiting = await store.ops.find(Query())
         assert {message.attempts for message in waiting} == {0}, "a full broker is no message's fault"
         assert {each.code for each in heard if isinstance(each, RoutePaused)} == {code}
         await make_room()

@@ -35,7 +35,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 @pytest.fixture
 def asked(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """How many messages each claim asked for, and how many it got."""
-    real, seen = store.claim, []
+    real, seen = store.outbox.claim, []
 
     async def claim(*args: Any, limit: int, **kwargs: Any) -> Sequence[Claim]:
         claims = await real(*args, limit=limit, **kwargs)
@@ -62,7 +62,7 @@ async def backlog(
     messages = [Message("order.paid", key=each, body=body) for each in keys]
     # In parts: a database may not take many large bodies in one transaction.
     for begin in range(0, number, 100):
-        await store.put(messages[begin : begin + 100])
+        await store.outbox.put(messages[begin : begin + 100])
 
 
 async def test_batches_grow_while_a_backlog_drains(store: Store, asked: list[tuple[int, int]]) -> None:

@@ -81,14 +81,14 @@ class Post:
     def records(self) -> list[Record]:
         async def find() -> list[Record]:
             async with open_store(self.url) as store:
-                return list(await store.find(Query()))
+                return list(await store.ops.find(Query()))
 
         return asyncio.run(find())
 
     def lanes(self) -> list[Lane]:
         async def lanes() -> list[Lane]:
             async with open_store(self.url) as store:
-                return list(await store.lanes())
+                return list(await store.lanes.all())
 
         return asyncio.run(lanes())
 
@@ -117,7 +117,7 @@ def post(database: str, tmp_path: Path) -> Post:
 
     async def fill() -> None:
         async with open_store(database) as store:
-            await store.migrate()
+            await store.schema.migrate()
             await _fill(store)
 
     asyncio.run(fill())
@@ -126,7 +126,7 @@ def post(database: str, tmp_path: Path) -> Post:
 
 async def _fill(store: Store) -> None:
     for number in range(EACH):
-        await store.put([Message("order.paid", key=f"k{key}", data=number) for key in range(KEYS)])
+        await store.outbox.put([Message("order.paid", key=f"k{key}", data=number) for key in range(KEYS)])
 
 
 @contextmanager

@@ -118,7 +118,7 @@ async def test_a_full_disk_is_waited_for_and_loses_nothing(database: str, disk: 
     broker, put = MemoryBroker(), list[int]()
     config = RelayConfig(lease=timedelta(seconds=10), poll=timedelta(seconds=0.1))
     async with open_store(database) as store, open_store(database) as producer:
-        await store.migrate()
+        await store.schema.migrate()
         disk.burden()
         relay = Relay(store, [Route(to=MemoryPublisher(broker, topic="orders"))], config=config)
         running = asyncio.create_task(relay.run())
@@ -140,7 +140,7 @@ async def test_a_full_disk_is_waited_for_and_loses_nothing(database: str, disk: 
         assert list(dict.fromkeys(came)) == sorted(put), (
             "in the order in which they were written, none lost, none made up"
         )
-        counts = (await store.counts()).by_status
+        counts = (await store.ops.counts()).by_status
     assert {status: count for status, count in counts.items() if count} == {"published": len(put)}
 
 
@@ -149,7 +149,7 @@ def _arrived(broker: MemoryBroker) -> set[int]:
 
 
 async def _put_large(store: Store, number: int) -> None:
-    await store.put([a_message(key="a", data=LARGE, headers={"number": str(number)})])
+    await store.outbox.put([a_message(key="a", data=LARGE, headers={"number": str(number)})])
 
 
 async def _put_until_it_is_full(store: Store, put: list[int]) -> None:

@@ -53,17 +53,17 @@ def get(address: str) -> tuple[int, dict[str, Any]]:
 async def leave_a_dead_relay(url: str) -> list[Lane]:
     """One that has every lane, whose lease runs for another hour, and that was last heard of long ago."""
     async with open_store(url) as store:
-        await store.migrate()
+        await store.schema.migrate()
         begin = utcnow() - 3 * HOUR
-        await store.join(RelayInfo(owner="dead", name="dead"), now=begin)
+        await store.lanes.join(RelayInfo(owner="dead", name="dead"), now=begin)
         lost = Retry(timedelta(0), "LEASE_LOST")
-        return list(await store.take("dead", limit=1_000, lease=4 * HOUR, lost=lambda _: lost, now=begin))
+        return list(await store.lanes.take("dead", limit=1_000, lease=4 * HOUR, lost=lambda _: lost, now=begin))
 
 
 async def end_its_lease(url: str, lanes: list[Lane]) -> None:
     async with open_store(url) as store:
         epochs = {lane.lane: lane.epoch for lane in lanes}
-        assert await store.renew("dead", epochs, lease=timedelta(milliseconds=1))
+        assert await store.lanes.renew("dead", epochs, lease=timedelta(milliseconds=1))
 
 
 def test_ready_means_that_every_lane_has_a_live_relay(database: str) -> None:

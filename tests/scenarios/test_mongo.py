@@ -86,7 +86,7 @@ async def test_a_server_that_is_killed_under_load_loses_nothing_and_keeps_the_or
         came.append(message.data)
 
     async with open_store(url) as store:
-        await store.migrate()
+        await store.schema.migrate()
         with MongoClient[dict[str, Any]](url) as client:
             client.get_default_database().create_collection("orders")
         relay = Relay(store, [Route(to=LocalPublisher(deliver))])
@@ -107,7 +107,7 @@ async def test_a_server_that_is_killed_under_load_loses_nothing_and_keeps_the_or
                 await asyncio.sleep(0.2)
         relay.stop()
         await running
-        records = await store.find(Query())
+        records = await store.ops.find(Query())
     check(
         Run(
             put=[_name(number) for number in sorted(orders)],
@@ -136,11 +136,11 @@ async def test_a_set_without_its_majority_for_longer_than_a_lease_is_waited_for(
         second.join(mongo_server)
         url = mongo_server.url.replace("/?", "/shop?serverSelectionTimeoutMS=1000&")
         async with open_store(url) as store, open_store(url) as heartbeat:
-            await store.migrate()
+            await store.schema.migrate()
             routes, config = [Route(to=LocalPublisher(deliver))], RelayConfig(lease=lease)
             relay = Relay(store, routes, config=config, heartbeat=heartbeat, listeners=Listeners(heard))
             running = asyncio.create_task(relay.run())
-            await store.put([Message("order.paid", key="a", data=number) for number in range(20)])
+            await store.outbox.put([Message("order.paid", key="a", data=number) for number in range(20)])
             await until_async(lambda: len(came) == 20)
             await asyncio.to_thread(second.kill)
             with pytest.raises(StoreUnavailable):
@@ -149,11 +149,11 @@ async def test_a_set_without_its_majority_for_longer_than_a_lease_is_waited_for(
             assert not running.done(), "the relay ended, though no message is at fault"
             await asyncio.to_thread(second.start_again)
             await _put_at_last(store, [Message("order.paid", key="a", data=number) for number in range(20, 40)])
-            records = await store.find(Query())
+            records = await store.ops.find(Query())
             await until_async(lambda: {record.message.data for record in records} <= set(came))
             relay.stop()
             await running
-            records = await store.find(Query())
+            records = await store.ops.find(Query())
     assert lost, "it kept lanes that it could not renew"
     assert {record.status for record in records} == {"published"}
     assert [number for number in dict.fromkeys(came) if number < 1_000] == list(range(40))
@@ -162,14 +162,14 @@ async def test_a_set_without_its_majority_for_longer_than_a_lease_is_waited_for(
 async def _put_for_ever(store: Store) -> None:
     async with asyncio.timeout(60):
         for number in itertools.count(1_000):
-            await store.put([Message("order.paid", key="b", data=number)])
+            await store.outbox.put([Message("order.paid", key="b", data=number)])
 
 
 async def _put_at_last(store: Store, messages: list[Message]) -> None:
     async with asyncio.timeout(60):
         while True:
             try:
-                await store.put(messages)
+                await store.outbox.put(messages)
             except StoreUnavailable:
                 await asyncio.sleep(0.1)
             except DuplicateMessage:  # it was written, and the answer was lost
@@ -206,10 +206,10 @@ async def test_a_service_that_dies_between_its_two_writes_is_made_good_once(
     url = url_of(kind, request, tmp_path)
     plain = url.removesuffix("?postroom_transactions=off")
     async with open_store(url) as store, AsyncMongoClient[dict[str, Any]](plain) as client:
-        await store.migrate()
+        await store.schema.migrate()
         dying = [sys.executable, "-c", DYING, plain, "4"]
         assert (await asyncio.to_thread(subprocess.run, dying, check=False)).returncode == -9
-        assert len(await store.find(Query())) == 3
+        assert len(await store.ops.find(Query())) == 3
 
         async def pages(before: datetime) -> AsyncIterator[tuple[str, Message]]:
             async for page in client.get_default_database()["pages"].find({"written_at": {"$lt": before}}):
@@ -217,4 +217,4 @@ async def test_a_service_that_dies_between_its_two_writes_is_made_good_once(
 
         put = await asyncio.gather(*(Reconciler(store, pages).once() for _ in range(4)))
         assert sum(put) == 1
-        assert len(await store.find(Query())) == 4
+        assert len(await store.ops.find(Query())) == 4

@@ -45,7 +45,7 @@ async def test_three_streams_are_handled_by_functions_in_the_order_of_each_page(
 
     put: dict[Name, str] = {}
     async with open_store(mongo_database) as store, AsyncMongoClient[dict[str, Any]](mongo_database) as client:
-        await store.migrate()
+        await store.schema.migrate()
         database = client.get_default_database()
         await database.create_collection("pages")
         for number in range(60):
@@ -63,7 +63,7 @@ async def test_three_streams_are_handled_by_functions_in_the_order_of_each_page(
             for stream in STREAMS
         ]
         await Relay(store, routes).drain()
-        found = {_name(record.message): record.status for record in await store.find(Query())}
+        found = {_name(record.message): record.status for record in await store.ops.find(Query())}
     handled = [(stream, name) for stream, name in journal if stream != "stumbled"]
     assert dict.fromkeys(found.values()) == {"published": None}
     assert {name: stream for stream, name in handled} == put, "each by the handler of its stream"
@@ -113,13 +113,13 @@ async def test_without_its_watch_a_relay_sweeps_and_tries_it_again_later(
 
     async def put_and_see(*numbers: int) -> None:
         for number in numbers:
-            await store.put([Message("order.paid", key="a", data=number)])
+            await store.outbox.put([Message("order.paid", key="a", data=number)])
         async with asyncio.timeout(30):
             while numbers[-1] not in came:
                 await asyncio.sleep(0.01)
 
     async with open_store(url) as store, AsyncMongoClient[dict[str, Any]](url) as client:
-        await store.migrate()
+        await store.schema.migrate()
         watched = Watched(store)
         monkeypatch.setattr(store, "watch", watched)
         relay = Relay(store, [Route(to=LocalPublisher(deliver))], config=RelayConfig(poll=timedelta(milliseconds=100)))

@@ -42,7 +42,7 @@ def sleeps(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
 @asynccontextmanager
 async def a_sleeping_relay(url: str, sleeps: asyncio.Event) -> AsyncIterator[None]:
     async with open_store(url) as store:
-        await store.migrate()
+        await store.schema.migrate()
     async with relaying(store=url, to="local://tests.scenarios.heard:hear", poll="60s"):
         await asyncio.wait_for(sleeps.wait(), 30)
         yield

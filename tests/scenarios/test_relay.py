@@ -77,13 +77,13 @@ def messages(number: int, keys: int = 5) -> list[Message]:
 
 
 async def statuses(store: Store) -> dict[str, int]:
-    counts = (await store.counts()).by_status
+    counts = (await store.ops.counts()).by_status
     return {status: number for status, number in counts.items() if number}
 
 
 @pytest.mark.requirement("C10", "D4")
 async def test_what_was_put_arrives_once_and_in_order_per_key(store: Store) -> None:
-    await store.put([*messages(100), *(Message("order.seen", data=f"free {each}") for each in range(20))])
+    await store.outbox.put([*messages(100), *(Message("order.seen", data=f"free {each}") for each in range(20))])
     publisher = Scripted(lambda *_: None)
     assert await drain(store, publisher) == Drained(dead=0, parked=0)
     assert await statuses(store) == {"published": 120}
@@ -122,45 +122,45 @@ async def test_no_transaction_is_open_while_a_message_is_sent(
 
 
 async def test_a_failure_is_retried_and_its_key_waits(store: Store) -> None:
-    await store.put(messages(20, keys=2))
+    await store.outbox.put(messages(20, keys=2))
     publisher = Scripted(lambda message, time: Failed("TIMEOUT") if message.data == 0 and time < 3 else None)
     assert await drain(store, publisher) == Drained(dead=0, parked=0)
     assert publisher.arrived("k0") == list(range(0, 20, 2))
-    (first, *_) = await store.find(Query())
+    (first, *_) = await store.ops.find(Query())
     assert first.attempts == 3
 
 
 @pytest.mark.requirement("C3")
 async def test_attempts_used_up_bury_the_message_and_park_its_key(store: Store) -> None:
-    await store.put(messages(10, keys=2))
+    await store.outbox.put(messages(10, keys=2))
     publisher = Scripted(lambda message, _: Failed("TIMEOUT", "slow") if message.data == 0 else None)
     assert await drain(store, publisher) == Drained(dead=1, parked=4)
     assert publisher.arrived("k0") == []
     assert publisher.arrived("k1") == [1, 3, 5, 7, 9]
-    (dead,) = await store.find(Query(status="dead"))
+    (dead,) = await store.ops.find(Query(status="dead"))
     assert (dead.last_error_code, dead.last_error, dead.attempts) == ("MAX_ATTEMPTS", "TIMEOUT: slow", 3)
 
 
 async def test_a_requeued_message_goes_first_and_its_key_follows(store: Store) -> None:
-    await store.put(messages(10, keys=2))
+    await store.outbox.put(messages(10, keys=2))
     refuse = True
     publisher = Scripted(lambda message, _: Rejected("NO") if refuse and message.data == 0 else None)
     assert (await drain(store, publisher)).dead == 1
     refuse = False
-    await store.requeue(Query(status="dead"))
+    await store.ops.requeue(Query(status="dead"))
     assert await drain(store, publisher) == Drained(dead=0, parked=0)
     assert publisher.arrived("k0") == [0, 2, 4, 6, 8]
 
 
 async def test_a_route_that_skips_goes_on_without_the_dead(store: Store) -> None:
-    await store.put(messages(10, keys=2))
+    await store.outbox.put(messages(10, keys=2))
     publisher = Scripted(lambda message, _: Rejected("NO") if message.data == 0 else None)
     assert await drain(store, publisher, park=False) == Drained(dead=1, parked=0)
     assert publisher.arrived("k0") == [2, 4, 6, 8]
 
 
 async def test_a_broker_that_is_away_costs_no_attempt(store: Store) -> None:
-    await store.put(messages(10))
+    await store.outbox.put(messages(10))
     publisher = Scripted(lambda *_: None)
     publisher.broker.away = True
     relay = relay_to(store, publisher)
@@ -170,23 +170,23 @@ async def test_a_broker_that_is_away_costs_no_attempt(store: Store) -> None:
             await asyncio.sleep(0.01)
     publisher.broker.away = False
     assert await asyncio.wait_for(running, 30) == Drained(dead=0, parked=0)
-    assert {record.attempts for record in await store.find(Query())} == {1}
+    assert {record.attempts for record in await store.ops.find(Query())} == {1}
 
 
 async def test_what_nobody_routes_is_dead_and_seen(store: Store) -> None:
-    await store.put([Message("odd.type", key="a", data=1), Message("order.paid", key="b", data=2)])
+    await store.outbox.put([Message("odd.type", key="a", data=1), Message("order.paid", key="b", data=2)])
     publisher = Scripted(lambda *_: None)
     routes = [Route(to=publisher, pattern="order.*", retry=QUICK)]
     left = await asyncio.wait_for(Relay(store, routes, config=CONFIG).drain(), 30)
     assert left == Drained(dead=1, parked=0)
-    (dead,) = await store.find(Query(status="dead"))
+    (dead,) = await store.ops.find(Query(status="dead"))
     assert dead.last_error_code == "NO_ROUTE"
 
 
 @pytest.mark.requirement("B2")
 async def test_a_broken_body_is_dead_at_once_and_an_expired_message_is_not_sent(store: Store) -> None:
     soon = Message("order.paid", data=1)
-    await store.put(
+    await store.outbox.put(
         [
             Message("order.paid", key="a", body=b"{broken", content_type="application/json"),
             soon.replace(expires_at=soon.time),
@@ -197,12 +197,12 @@ async def test_a_broken_body_is_dead_at_once_and_an_expired_message_is_not_sent(
     assert await drain(store, publisher) == Drained(dead=1, parked=0)
     assert publisher.arrived() == ["whole"]
     assert await statuses(store) == {"dead": 1, "expired": 1, "published": 1}
-    (dead,) = await store.find(Query(status="dead"))
+    (dead,) = await store.ops.find(Query(status="dead"))
     assert dead.last_error_code == "CORRUPT_PAYLOAD"
 
 
 async def test_a_key_is_one_line_whatever_its_routes(store: Store) -> None:
-    await store.put([Message(f"{kind}.made", key="a", data=number) for number, kind in enumerate("xyxxy")])
+    await store.outbox.put([Message(f"{kind}.made", key="a", data=number) for number, kind in enumerate("xyxxy")])
     seen: list[object] = []
 
     class Noting(Scripted):
@@ -217,19 +217,19 @@ async def test_a_key_is_one_line_whatever_its_routes(store: Store) -> None:
 
 
 async def test_a_transport_that_raises_is_a_failure_with_unknown_effect(store: Store) -> None:
-    await store.put(messages(1))
+    await store.outbox.put(messages(1))
 
     class Raising(Scripted):
         async def publish(self, batch: Sequence[Envelope], *, timeout: timedelta) -> Sequence[Outcome]:
             raise RuntimeError("a bug")
 
     assert (await drain(store, Raising(lambda *_: None))).dead == 1
-    (dead,) = await store.find(Query())
+    (dead,) = await store.ops.find(Query())
     assert dead.last_error == "TRANSPORT_ERROR: RuntimeError: a bug"
 
 
 async def test_a_clean_stop_hands_everything_back(store: Store) -> None:
-    await store.put(messages(50))
+    await store.outbox.put(messages(50))
     publisher = Scripted(lambda *_: None)
     relay = relay_to(store, publisher)
     running = asyncio.create_task(relay.run())
@@ -238,9 +238,9 @@ async def test_a_clean_stop_hands_everything_back(store: Store) -> None:
             await asyncio.sleep(0.005)
     relay.stop()
     await asyncio.wait_for(running, 10)
-    assert {lane.owner for lane in await store.lanes()} == {None}
-    assert list(await store.relays()) == []
-    assert {record.attempts for record in await store.find(Query())} <= {0, 1}
+    assert {lane.owner for lane in await store.lanes.all()} == {None}
+    assert list(await store.lanes.relays()) == []
+    assert {record.attempts for record in await store.ops.find(Query())} <= {0, 1}
     assert "sending" not in await statuses(store)
 
 
@@ -255,7 +255,7 @@ async def test_two_relays_share_the_lanes_and_lose_nothing(store: Store) -> None
     async with asyncio.timeout(20):
         while not all(len(relay._owned) == 32 for relay in both):
             await asyncio.sleep(0.05)
-    await store.put(messages(200, keys=40))
+    await store.outbox.put(messages(200, keys=40))
     async with asyncio.timeout(20):
         while await statuses(store) != {"published": 200}:
             await asyncio.sleep(0.02)
@@ -268,7 +268,7 @@ async def test_two_relays_share_the_lanes_and_lose_nothing(store: Store) -> None
 
 
 async def test_unavailable_on_one_of_two_routes_leaves_the_other_going(store: Store) -> None:
-    await store.put([Message("x.made", key="x", data="x"), Message("y.made", key="y", data="y")])
+    await store.outbox.put([Message("x.made", key="x", data="x"), Message("y.made", key="y", data="y")])
     away = Scripted(lambda *_: Unavailable(retry_after=30 * MILLISECOND))
     there = Scripted(lambda *_: None)
     routes = [Route(to=away, pattern="x.*", retry=QUICK), Route(to=there, pattern="y.*", retry=QUICK)]
@@ -279,17 +279,17 @@ async def test_unavailable_on_one_of_two_routes_leaves_the_other_going(store: St
             await asyncio.sleep(0.01)
     relay.stop()
     await running
-    (x,) = await store.find(Query(type="x.made"))
+    (x,) = await store.ops.find(Query(type="x.made"))
     assert (x.attempts, x.status) == (0, "pending")
 
 
 async def test_a_message_whose_turn_did_not_come_says_nothing_of_the_broker(store: Store) -> None:
-    await store.put(messages(5))
+    await store.outbox.put(messages(5))
     publisher = Scripted(lambda message, time: Unavailable("NOT_STARTED") if message.data == 3 and time == 1 else None)
     relay = relay_to(store, publisher)
     assert await asyncio.wait_for(relay.drain(), 30) == Drained(dead=0, parked=0)
     assert not relay._breakers.away()
-    assert {record.attempts for record in await store.find(Query())} == {1}
+    assert {record.attempts for record in await store.ops.find(Query())} == {1}
 
 
 async def test_a_relay_whose_heartbeat_breaks_ends_loudly() -> None:
@@ -306,7 +306,7 @@ async def test_a_relay_whose_heartbeat_breaks_ends_loudly() -> None:
 
 async def test_no_round_of_a_batch_begins_in_a_lane_that_ran_out_meanwhile(store: Store) -> None:
     """R16: the route changes within the key, so the batch goes in two rounds; the lane is lost during the first."""
-    await store.put([Message("x.made", key="a", data="x"), Message("y.made", key="a", data="y")])
+    await store.outbox.put([Message("x.made", key="a", data="x"), Message("y.made", key="a", data="y")])
 
     class Losing(Scripted):
         async def publish(self, batch: Sequence[Envelope], *, timeout: timedelta) -> Sequence[Outcome]:
@@ -329,7 +329,7 @@ async def test_no_round_of_a_batch_begins_in_a_lane_that_ran_out_meanwhile(store
 async def test_a_route_that_is_away_is_asked_again_and_costs_no_attempt(store: Store) -> None:
     """While the other route goes on, the messages of the paused one are not even tried."""
     kinds = ["x.made", "y.made"] * 20
-    await store.put([Message(kind, key=f"{kind}{number}", data=number) for number, kind in enumerate(kinds)])
+    await store.outbox.put([Message(kind, key=f"{kind}{number}", data=number) for number, kind in enumerate(kinds)])
     away, there = Scripted(lambda *_: None), Scripted(lambda *_: None)
     away.broker.away = True
     heard: list[Event] = []
@@ -348,24 +348,24 @@ async def test_a_route_that_is_away_is_asked_again_and_costs_no_attempt(store: S
     assert await asyncio.wait_for(running, 40) == Drained(dead=0, parked=0)
     assert sorted(map(str, away.arrived())) == sorted(str(number) for number in range(0, 40, 2))
     assert asked < 4, "a paused route is not asked for every batch"
-    assert {record.attempts for record in await store.find(Query())} == {1}
+    assert {record.attempts for record in await store.ops.find(Query())} == {1}
 
 
 GONE = Unavailable("ENDPOINT_GONE", "410 Gone", until_told=True)
 
 
 async def test_a_drain_ends_when_its_only_route_is_shut_until_a_person_acts(store: Store) -> None:
-    await store.put(messages(50, keys=10))
+    await store.outbox.put(messages(50, keys=10))
     gone = Scripted(lambda *_: GONE)
     assert await drain(store, gone) == Drained(dead=0, parked=0, shut=("default",))
     assert sum(gone.asked.values()) <= CONFIG.first_batch * CONFIG.concurrency
-    assert {record.attempts for record in await store.find(Query())} == {0}
-    assert "ENDPOINT_GONE" in {record.last_error_code for record in await store.find(Query())}
+    assert {record.attempts for record in await store.ops.find(Query())} == {0}
+    assert "ENDPOINT_GONE" in {record.last_error_code for record in await store.ops.find(Query())}
 
 
 async def test_a_shut_route_leaves_the_others_going_and_the_drain_ends_after_them(store: Store) -> None:
     kinds = ["x.made", "y.made"] * 20
-    await store.put([Message(kind, key=f"{kind}{number}", data=number) for number, kind in enumerate(kinds)])
+    await store.outbox.put([Message(kind, key=f"{kind}{number}", data=number) for number, kind in enumerate(kinds)])
     gone = Scripted(lambda *_: GONE)
     # The last of the other route is retried for longer than anything else happens.
     slow = RetryPolicy(Table((2 * timedelta(seconds=1),)), max_attempts=3)
@@ -374,13 +374,13 @@ async def test_a_shut_route_leaves_the_others_going_and_the_drain_ends_after_the
     drained = await asyncio.wait_for(Relay(store, routes, config=CONFIG).drain(), 30)
     assert drained == Drained(dead=0, parked=0, shut=("gone",))
     assert len(there.arrived()) == 20
-    left = await store.find(Query(type="x.made"))
+    left = await store.ops.find(Query(type="x.made"))
     assert {record.attempts for record in left} == {0}
     assert {record.last_error_code for record in left} == {"ENDPOINT_GONE", "ROUTE_SHUT"}
 
 
 async def test_a_relay_started_anew_asks_a_shut_route_again(store: Store) -> None:
-    await store.put(messages(3))
+    await store.outbox.put(messages(3))
     told = False
     publisher = Scripted(lambda *_: None if told else GONE)
     assert (await drain(store, publisher)).shut
@@ -390,17 +390,17 @@ async def test_a_relay_started_anew_asks_a_shut_route_again(store: Store) -> Non
 
 
 async def test_a_message_waits_for_its_route_if_so_configured(store: Store) -> None:
-    await store.put([Message("odd.type", key="a", data=1), Message("order.paid", key="a", data=2)])
+    await store.outbox.put([Message("odd.type", key="a", data=1), Message("order.paid", key="a", data=2)])
     publisher = Scripted(lambda *_: None)
     routes = [Route(to=publisher, pattern="order.*", retry=QUICK)]
     relay = Relay(store, routes, config=replace(CONFIG, no_route="wait"))
     running = asyncio.create_task(relay.run())
     async with asyncio.timeout(20):
-        while (await store.find(Query(type="odd.type")))[0].last_error_code != "NO_ROUTE":
+        while (await store.ops.find(Query(type="odd.type")))[0].last_error_code != "NO_ROUTE":
             await asyncio.sleep(0.01)
     relay.stop()
     await running
-    (odd, behind) = await store.find(Query())
+    (odd, behind) = await store.ops.find(Query())
     assert (odd.status, odd.attempts, behind.status) == ("pending", 0, "pending")
     assert publisher.arrived() == []
     with pytest.raises(ConfigError, match="would not end"):
@@ -414,7 +414,7 @@ async def test_a_relay_with_a_long_poll_hears_of_a_commit_at_once(store: Store) 
     async with asyncio.timeout(20):
         while not len(relay._owned) or relay._idle._next < 1:
             await asyncio.sleep(0.01)
-    await store.put(messages(1))
+    await store.outbox.put(messages(1))
     url = store._url if isinstance(store, PostgresStore) else "memory://"
     with open_waker(url) as waker:
         waker.wake()
@@ -437,13 +437,13 @@ async def test_a_database_that_does_not_answer_is_not_waited_for_longer_than_the
             return claims
 
     store = Hanging()
-    await store.put(messages(5))
+    await store.outbox.put(messages(5))
     publisher = Scripted(lambda *_: None)
     config = replace(CONFIG, lease=timedelta(seconds=1), send_timeout=timedelta(milliseconds=100))
     assert await asyncio.wait_for(Relay(store, [Route(to=publisher)], config=config).drain(), 30) == Drained(
         dead=0, parked=0
     )
-    assert {record.attempts for record in await store.find(Query())} == {1}
+    assert {record.attempts for record in await store.ops.find(Query())} == {1}
 
 
 async def test_a_claim_whose_answer_was_lost_is_found_though_other_lanes_flow_all_the_time() -> None:
@@ -461,11 +461,11 @@ async def test_a_claim_whose_answer_was_lost_is_found_though_other_lanes_flow_al
             return claims
 
     store = Forgetful()
-    await store.put([Message("order.paid", key="a", data="forgotten")])
+    await store.outbox.put([Message("order.paid", key="a", data="forgotten")])
 
     class Feeding(Scripted):
         async def publish(self, batch: Sequence[Envelope], *, timeout: timedelta) -> Sequence[Outcome]:
-            await store.put([Message("order.paid", key="b", data="more")])
+            await store.outbox.put([Message("order.paid", key="b", data="more")])
             return await super().publish(batch, timeout=timeout)
 
     publisher = Feeding(lambda *_: None)
@@ -505,7 +505,7 @@ async def test_a_lone_message_is_found_by_the_first_claim_whatever_its_lane(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A claim from some of the lanes alone would come back empty, again and again, and each time the wait gets longer."""
-    real, asked = store.claim, 0
+    real, asked = store.outbox.claim, 0
     needed: list[int] = []
 
     async def counted(*args: Any, **kwargs: Any) -> Sequence[Claim]:
@@ -522,7 +522,7 @@ async def test_a_lone_message_is_found_by_the_first_claim_whatever_its_lane(
             while not relay._idle.waited or relay._trips or not len(relay._owned):
                 await asyncio.sleep(0.01)
             asked = 0
-            await store.put([Message("order.paid", key=f"lone-{number}", data=number)])
+            await store.outbox.put([Message("order.paid", key=f"lone-{number}", data=number)])
             while len(needed) <= number:
                 await asyncio.sleep(0.001)
     relay.stop()
@@ -541,7 +541,7 @@ async def test_a_settle_that_gives_up_leaves_its_lane_in_doubt() -> None:
             raise StoreUnavailable("nobody answers")
 
     store = NeverSettles()
-    await store.put(messages(1))
+    await store.outbox.put(messages(1))
     config = replace(CONFIG, lease=timedelta(seconds=1), send_timeout=timedelta(milliseconds=100))
     relay = Relay(store, [Route(to=Scripted(lambda *_: None))], config=config)
     running = asyncio.create_task(relay.run())

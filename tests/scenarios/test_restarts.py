@@ -47,8 +47,8 @@ def store(database: str, tmp_path: Path) -> str:
 
     async def fill() -> None:
         async with open_store(database) as store:
-            await store.migrate()
-            await store.put([Message("order.paid", key=f"k{number}", data=number) for number in range(60)])
+            await store.schema.migrate()
+            await store.outbox.put([Message("order.paid", key=f"k{number}", data=number) for number in range(60)])
 
     asyncio.run(fill())
     return database

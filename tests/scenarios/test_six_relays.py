@@ -30,8 +30,8 @@ async def test_six_relays_in_a_storm_lose_nothing_and_keep_every_order(database:
 
 
 async def judge(weather: Storm) -> None:
-    records = await weather.store.find(Query())
-    epochs = {lane.lane: lane.epoch for lane in await weather.store.lanes()}
+    records = await weather.store.ops.find(Query())
+    epochs = {lane.lane: lane.epoch for lane in await weather.store.lanes.all()}
     tries = Counter({name_of(record): record.attempts for record in records}) + weather.spent
     journal = weather.journal()
     put, taken_over = weather.shoppers.committed, sum(epochs[lane] > e for lane, e in weather.orphaned.items())

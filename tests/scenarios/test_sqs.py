@@ -73,7 +73,7 @@ class Post:
     def records(self) -> list[Record]:
         async def find() -> list[Record]:
             async with open_store(self.store) as store:
-                return list(await store.find(Query()))
+                return list(await store.ops.find(Query()))
 
         return asyncio.run(find())
 
@@ -113,9 +113,9 @@ def post(request: pytest.FixtureRequest, sqs_url: str, tmp_path: Path, sqs_gate:
 
     async def fill() -> None:
         async with open_store(database) as store:
-            await store.migrate()
+            await store.schema.migrate()
             for some in messages():
-                await store.put(some)
+                await store.outbox.put(some)
 
     asyncio.run(fill())
     sqs_gate.delay = 0.1

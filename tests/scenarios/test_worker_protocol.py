@@ -122,9 +122,9 @@ def test_a_message_whose_attempts_are_used_up_succeeds_when_it_is_requeued_by_ha
 async def as_if_elsewhere(url: str) -> None:
     """Let the relays on record be of another machine: nobody here can tell whether their processes live."""
     async with open_store(url) as store:
-        for relay in await store.relays():
-            await store.leave(relay.owner)
-            await store.join(replace(relay, process=""))
+        for relay in await store.lanes.relays():
+            await store.lanes.leave(relay.owner)
+            await store.lanes.join(replace(relay, process=""))
 
 
 @pytest.mark.requirement("B3", "B7")

@@ -31,13 +31,13 @@ class Pages:
 
 
 async def keys(store: MemoryStore) -> list[str | None]:
-    return [record.message.key for record in await store.find(Query())]
+    return [record.message.key for record in await store.ops.find(Query())]
 
 
 @pytest.mark.requirement("E4")
 async def test_a_record_without_a_message_gets_it_once() -> None:
     store, pages = MemoryStore(), Pages(a=HOUR, b=HOUR)
-    await store.put([Message("page.saved", key="a", id=message_id("a"))])
+    await store.outbox.put([Message("page.saved", key="a", id=message_id("a"))])
     reconciler = Reconciler(store, pages)
     assert await reconciler.once() == 1
     assert await reconciler.once() == 0

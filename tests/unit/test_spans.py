@@ -329,7 +329,7 @@ def test_nothing_is_imported_from_put_to_handle_where_nobody_uses_opentelemetry(
             inbox, seen = Inbox("billing"), []
             inbox.on("*")(lambda message, tx: seen.append(message.traceparent))
             async with open_store("sqlite:///shop.db") as store:
-                await store.migrate()
+                await store.schema.migrate()
                 with sqlite3.connect("shop.db", isolation_level=None) as connection:
                     connection.execute("BEGIN")
                     Outbox().put(connection, Message("order.paid"))

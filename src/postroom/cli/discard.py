@@ -14,7 +14,7 @@ from postroom.contracts.store import Store
 
 
 async def _discard(store: Store, query: Query, told: Progress) -> int:
-    return await store.discard(query, told=told)
+    return await store.ops.discard(query, told=told)
 
 
 DISCARD = Repair(verb="discard", done="discarded", statuses=("dead", "failed", "pending"), act=_discard)

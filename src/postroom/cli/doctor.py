@@ -55,7 +55,7 @@ def _configured(session: Session) -> Sequence[str]:
 
 async def _examine(session: Session, targets: Sequence[str], sources: Sequence[str]) -> list[Finding]:
     return [
-        await examine_store(session.url, session.store(), session.inbox_store),
+        await examine_store(session.url, session.store()),
         *[await examine_broker("to", url) for url in targets],
         *[await examine_broker("from", url) for url in sources],
     ]

@@ -51,7 +51,7 @@ async def ids_of(store: Store, texts: Sequence[str]) -> list[UUID]:
 async def _one_of(store: Store, text: str, first: UUID, last: UUID) -> UUID:
     if first == last:
         return first
-    found = await store.ids_between(first, last, limit=SHOWN + 1)
+    found = await store.ops.ids_between(first, last, limit=SHOWN + 1)
     if not found:
         raise click.ClickException(f"No message has an id that begins with {text}; `postroom list` shows what is here.")
     if len(found) > 1:
@@ -78,8 +78,8 @@ async def id_or_head(store: Store, text: str) -> UUID:
 
 async def _head(store: Store, key: str) -> UUID | None:
     """The oldest message of the key that is dead or open: what the others wait for. Else its newest."""
-    waiting = [each for status in HEADS for each in await store.find(Query(key=key, status=status))]
+    waiting = [each for status in HEADS for each in await store.ops.find(Query(key=key, status=status))]
     if waiting:
         return min(waiting, key=lambda record: record.seq).message.id
-    newest = await store.find(Query(key=key, limit=1))
+    newest = await store.ops.find(Query(key=key, limit=1))
     return newest[0].message.id if newest else None

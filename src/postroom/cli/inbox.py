@@ -57,8 +57,8 @@ def status(session: Session, as_json: bool) -> None:
 
 
 async def _counts(session: Session) -> Mapping[str, Mapping[DeliveryState, int]]:
-    async with session.inbox_store() as store:
-        return await store.counts()
+    async with session.store() as store:
+        return await store.inbox.counts()
 
 
 def _chosen(command: Any) -> Any:
@@ -131,8 +131,8 @@ def _list_known(session: Session, query: KnownQuery, *, as_json: bool) -> None:
 
 
 async def _known(session: Session, query: KnownQuery) -> Sequence[Known]:
-    async with session.inbox_store() as store:
-        return await store.known(query)
+    async with session.store() as store:
+        return await store.inbox.known(query)
 
 
 @inbox.command(short_help="Let dead messages be handled again.")
@@ -198,13 +198,13 @@ def _cells(dead: DeadDelivery) -> list[str]:
 
 
 async def _find(session: Session, query: DeadQuery) -> Sequence[DeadDelivery]:
-    async with session.inbox_store() as store:
-        return await store.dead(query)
+    async with session.store() as store:
+        return await store.inbox.dead(query)
 
 
 async def _requeue(session: Session, query: DeadQuery) -> int:
-    async with session.inbox_store() as store:
-        return await store.requeue(query)
+    async with session.store() as store:
+        return await store.inbox.requeue(query)
 
 
 def _object(dead: DeadDelivery, *, payload: bool) -> dict[str, Any]:

@@ -86,8 +86,8 @@ def _chosen_lanes(settings: Settings) -> int | None:
 
 async def _init(session: Session, lanes: int | None, *, as_json: bool) -> None:
     async with open_store(session.url, tables=session.settings.tables, lanes=lanes) as store:
-        migration = await store.migrate()
-        count = len(await store.lanes())
+        migration = await store.schema.migrate()
+        count = len(await store.lanes.all())
         if as_json:
             write_json({**asdict(migration), "applied": list(migration.applied), "lanes": count})
         else:

@@ -13,7 +13,7 @@ from postroom.cli.options import before_now, store_options, whole_type
 from postroom.cli.output import write, write_json
 from postroom.cli.records import as_json_object, write_records
 from postroom.cli.session import Session
-from postroom.contracts.ops import OPEN, Query, Record, SETTLED
+from postroom.contracts.ops import OPEN, SETTLED, Query, Record
 
 LIMIT_DEFAULT = 50
 """How many messages a person is shown."""
@@ -76,13 +76,13 @@ async def _find(session: Session, query: Query) -> tuple[Sequence[Record], str]:
     """The messages, and how many there are in all when the limit cut them off."""
     async with session.store(reading=True) as store:
         if query.limit is None:
-            return await store.find(query), ""
+            return await store.ops.find(query), ""
         # One more than asked for tells whether there are more.
-        records = await store.find(replace(query, limit=query.limit + 1))
+        records = await store.ops.find(replace(query, limit=query.limit + 1))
         if len(records) <= query.limit:
             return records, ""
         if query != Query(status=query.status, limit=query.limit):
             # Counting these would read them all.
             return records[1:], f"more than {query.limit:,}"
-        by_status = (await store.counts()).by_status
+        by_status = (await store.ops.counts()).by_status
         return records[1:], f"{sum(by_status.values()) if query.status is None else by_status[query.status]:,}"

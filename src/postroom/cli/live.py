@@ -16,7 +16,7 @@ from rich.text import Text
 from postroom.cli.output import printable, rough
 from postroom.cli.tally import Tally
 from postroom.clock import monotonic
-from postroom.contracts.ops import Counts, OPEN
+from postroom.contracts.ops import OPEN, Counts
 from postroom.contracts.store import Store
 from postroom.errors import StoreError
 from postroom.events import Event
@@ -70,8 +70,8 @@ class LiveView:
         while True:
             begin = monotonic()
             try:
-                self._seen.lanes = self._seen.lanes or len(await self._store.lanes())
-                self._seen.counts = await self._store.counts()
+                self._seen.lanes = self._seen.lanes or len(await self._store.lanes.all())
+                self._seen.counts = await self._store.ops.counts()
             except StoreError:
                 self._seen.away = True
             else:

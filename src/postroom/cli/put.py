@@ -125,7 +125,7 @@ def _put_many(session: Session, source: str, *, as_json: bool) -> None:
 
 async def _write(session: Session, messages: Sequence[Message]) -> None:
     outbox = Outbox(tables=session.settings.tables, limits=session.settings.limits)
-    async with session.store() as store, store.transaction() as transaction:
+    async with session.store() as store, store.outbox.transaction() as transaction:
         with Meter("writing") as meter:
             for chunk in meter.counted(_chunks(messages), by=len):
                 await outbox.put_many(transaction, chunk)

@@ -22,7 +22,7 @@ from postroom.cli.progress import view_of
 from postroom.cli.repair import messages
 from postroom.cli.session import Session
 from postroom.cli.tally import Tally
-from postroom.contracts.ops import Counts, OPEN
+from postroom.contracts.ops import OPEN, Counts
 from postroom.contracts.store import Store
 from postroom.events import Listeners
 from postroom.ops.health import Health, Readiness
@@ -146,7 +146,7 @@ async def _relay(session: Session, ending: Ending, *, drain: bool, owner: str | 
             if running.exception() is None or any(tally.numbers):
                 write(tally.summary())
             await running
-        return await watching.counts() if drain else None, tally
+        return await watching.ops.counts() if drain else None, tally
 
 
 def _stop_on_signals(carrier: Relay, tally: Tally, ending: Ending) -> None:

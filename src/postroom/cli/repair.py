@@ -177,7 +177,7 @@ async def _find(session: Session, query: Query) -> Sequence[Record]:
 async def _find_in(store: Store, query: Query) -> Sequence[Record]:
     """What the query names, a page at a time, and without the bodies: there may be a great many."""
     pages, before = list[Sequence[Record]](), None
-    while page := await store.find(replace(query, before=before, limit=PAGE)):
+    while page := await store.ops.find(replace(query, before=before, limit=PAGE)):
         pages.append([replace(record, message=record.message.replace(body=None)) for record in page])
         before = page[0].seq
         if len(page) < PAGE:

@@ -17,7 +17,7 @@ from postroom.inbox.inbox import RETENTION_DEFAULT
 
 
 async def _requeue(store: Store, query: Query, told: Progress) -> int:
-    return await store.requeue(query, told=told)
+    return await store.ops.requeue(query, told=told)
 
 
 REQUEUE = Repair(verb="requeue", done="requeued", statuses=("dead", "failed"), act=_requeue)

@@ -12,10 +12,9 @@ import click
 from postroom.cli.notes import note
 from postroom.config.load import CONFIG, load_here, unknown_variables
 from postroom.config.values import Settings
-from postroom.contracts.inbox import InboxStore
 from postroom.contracts.store import Store
 from postroom.errors import SchemaMismatch
-from postroom.stores import must_exist, open_inbox_store, open_store
+from postroom.stores import must_exist, open_store
 from postroom.urls import HIDDEN, redact, secrets_in
 
 
@@ -61,20 +60,12 @@ class Session:
             if not store.capabilities.durable:
                 note(f"{self.shown_url} is empty now, and gone when this command ends.")
             try:
-                await store.check()
+                await store.schema.check()
             except SchemaMismatch as exc:
                 if not reading or exc.facts.get("version", 0) <= exc.facts.get("needed", 0):
                     raise
                 note(f"{exc} What is shown may not be all.")
             yield store
-
-    @asynccontextmanager
-    async def inbox_store(self) -> AsyncIterator[InboxStore]:
-        """The inbox's side of the store, open, after the same checks."""
-        async with open_inbox_store(self.url, tables=self.settings.tables) as inbox:
-            async with self.store():
-                await inbox.check()
-            yield inbox
 
     def worded(self, sentence: str) -> str:
         """An error's sentence, in the words of where the command line is run."""

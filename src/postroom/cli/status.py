@@ -16,7 +16,7 @@ from postroom.cli.output import Column, printable, rough, write, write_json, wri
 from postroom.cli.session import Session
 from postroom.clock import utcnow
 from postroom.contracts.lanes import Lane, RelayInfo
-from postroom.contracts.ops import Counts, OPEN, SETTLED, Status
+from postroom.contracts.ops import OPEN, SETTLED, Counts, Status
 from postroom.message import rfc3339
 from postroom.ops.health import has_live_owner
 from postroom.relay.presence import gone_among
@@ -92,10 +92,10 @@ def status(session: Session, as_json: bool) -> None:
 
 async def _look(session: Session) -> Seen:
     async with session.store(reading=True) as store:
-        relays = await store.relays()
+        relays = await store.lanes.relays()
         return Seen(
-            counts=await store.counts(),
-            lanes=await store.lanes(),
+            counts=await store.ops.counts(),
+            lanes=await store.lanes.all(),
             relays=relays,
             now=utcnow(),
             patience=session.settings.relay.lease,

@@ -13,7 +13,8 @@ from functools import partial
 from typing import Final, TypeVar
 
 from postroom.clock import monotonic, utcnow
-from postroom.contracts.inbox import DeadQuery, InboxStore
+from postroom.contracts.inbox import DeadQuery
+from postroom.contracts.store import Store
 from postroom.contracts.transport import Consumer, Delivery, Identity
 from postroom.errors import PostroomError, StoreUnavailable, TransportUnavailable
 from postroom.inbox.batches import gather
@@ -60,7 +61,7 @@ class InboxWorker:
     """Runs an inbox.
 
     ```python
-    async with open_inbox_store(url) as store:
+    async with open_store(url) as store:
         await InboxWorker(inbox, store, open_consumer("kafka://broker:9092/orders")).run()
     ```
     """
@@ -68,16 +69,16 @@ class InboxWorker:
     def __init__(
         self,
         inbox: Inbox,
-        store: InboxStore,
+        store: Store,
         consumer: Consumer,
         *,
         concurrency: int = CONCURRENCY_DEFAULT,
         grace: timedelta = GRACE_DEFAULT,
     ) -> None:
         self.tally = Tally()
-        self._inbox, self._store, self._consumer = inbox, store, consumer
+        self._inbox, self._store, self._consumer = inbox, store.inbox, consumer
         self._threads = Threads("postroom-inbox")
-        self._handling = Handling(inbox, store, self._threads, system=consumer.capabilities.name)
+        self._handling = Handling(inbox, store.inbox, self._threads, system=consumer.capabilities.name)
         self._room = Room(concurrency)
         self._lines = KeyQueues()
         self._ready: dict[int, deque[Hashable]] = {}

@@ -29,7 +29,7 @@ from postroom.inbox.worker import CONCURRENCY_DEFAULT
 from postroom.integrations.embedded import STOP_WITHIN, Embedded, Opening
 from postroom.ops.health import Health, Readiness
 from postroom.relay import relay_from, routes_from
-from postroom.stores import must_exist, open_inbox_store, open_store
+from postroom.stores import must_exist, open_store
 from postroom.telemetry.logs import EventLogger
 
 __all__ = ["Embedded", "health_app", "postroom_lifespan", "receiving", "relaying"]
@@ -135,7 +135,7 @@ def receiving(
             known_secrets=found.secrets,
         )  # fmt: skip
         consumer()
-        open_inbox_store(found.store, tables=found.tables)
+        open_store(found.store, tables=found.tables)
         return partial(_reception, inbox, found.store, found.tables, consumer, handlers)
 
     return Embedded(f"The inbox {inbox.name}", read, stop_within=stop_within)
@@ -146,8 +146,8 @@ async def _reception(
     inbox: Inbox, url: str, tables: TableNames, consumer: Callable[[], Consumer], handlers: int
 ) -> AsyncIterator[InboxWorker]:
     must_exist(url)
-    async with open_inbox_store(url, tables=tables) as store:
-        await store.check()
+    async with open_store(url, tables=tables) as store:
+        await store.schema.check()
         yield InboxWorker(inbox, store, consumer(), concurrency=handlers)
 
 

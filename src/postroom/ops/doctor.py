@@ -11,9 +11,9 @@ from importlib.util import find_spec
 from typing import Literal
 
 from postroom.clock import utcnow
-from postroom.contracts.inbox import DeliveryState, InboxStore
+from postroom.contracts.inbox import DeliveryState
 from postroom.contracts.lanes import Lane, RelayInfo
-from postroom.contracts.ops import Counts, OPEN
+from postroom.contracts.ops import OPEN, Counts
 from postroom.contracts.store import Store
 from postroom.errors import ConfigError, MissingDependency, PostroomError, StoreError
 from postroom.ops.health import ready
@@ -52,18 +52,14 @@ async def examine_broker(role: Literal["to", "from"], url: str) -> Finding:
         return Finding(role=role, url=shown, found=[str(exc)])
 
 
-async def examine_store(
-    url: str,
-    store: AbstractAsyncContextManager[Store],
-    inbox: Callable[[], AbstractAsyncContextManager[InboxStore]],
-) -> Finding:
+async def examine_store(url: str, store: AbstractAsyncContextManager[Store]) -> Finding:
     """What weakens a promise at this store. One that is away, or has not the tables, is a finding."""
     found: list[str] = []
     try:
         async with store as opened:
             found += await _of_kind(opened, url)
-            found += judge(await opened.counts(), await opened.lanes(), await opened.relays(), utcnow())
-        found += judge_inbox(await _received(inbox))
+            found += judge(await opened.ops.counts(), await opened.lanes.all(), await opened.lanes.relays(), utcnow())
+            found += judge_inbox(await _received(opened))
     except (StoreError, MissingDependency) as exc:
         found.append(str(exc))
     return Finding(role="store", url=redact(url), found=found)
@@ -76,13 +72,10 @@ async def _of_kind(store: Store, url: str) -> Sequence[str]:
     return [] if ask is None else await ask(url)
 
 
-async def _received(
-    inbox: Callable[[], AbstractAsyncContextManager[InboxStore]],
-) -> Mapping[str, Mapping[DeliveryState, int]]:
+async def _received(store: Store) -> Mapping[str, Mapping[DeliveryState, int]]:
     """What its inboxes hold; nothing where this kind of store can have none."""
     try:
-        async with inbox() as opened:
-            return await opened.counts()
+        return await store.inbox.counts()
     except ConfigError:
         return {}
 

@@ -37,12 +37,12 @@ async def explain(store: Store, message_id: UUID, *, now: datetime | None = None
     """Say why this message is where it is, and what to do.
 
     What stands in the way is read after the message itself: of an outbox that moves meanwhile, it tells the moment."""
-    found = await store.find(Query(ids=[message_id]))
+    found = await store.ops.find(Query(ids=[message_id]))
     if not found:
         return Explanation([_unknown(message_id)], None)
     (record,) = found
     of_key = await _of_key(store, record)
-    lanes, relays = await store.lanes(), await store.relays()
+    lanes, relays = await store.lanes.all(), await store.lanes.relays()
     told = sentences(record, of_key, lanes, relays, now or utcnow(), gone=gone_among(relays))
     return Explanation(told, record)
 
@@ -52,7 +52,7 @@ async def _of_key(store: Store, record: Record) -> Sequence[Record]:
     if key is None or record.status not in IN_THE_WAY:
         return [record]
     # By seq: one that moves on between two of these questions is answered twice.
-    found = {each.seq: each for status in IN_THE_WAY for each in await store.find(Query(key=key, status=status))}
+    found = {each.seq: each for status in IN_THE_WAY for each in await store.ops.find(Query(key=key, status=status))}
     return [found[seq] for seq in sorted(found)]
 
 

@@ -54,7 +54,7 @@ class Readiness:
     async def _ask(self) -> Health:
         try:
             async with asyncio.timeout(self._timeout.total_seconds()):
-                lanes, relays = await self._store.lanes(), await self._store.relays()
+                lanes, relays = await self._store.lanes.all(), await self._store.lanes.relays()
                 return ready(lanes, relays, utcnow(), gone=gone_among(relays))
         except TimeoutError:
             return Health(ok=False, why=f"The store did not answer within {format_duration(self._timeout)}.")

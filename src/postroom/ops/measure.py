@@ -105,7 +105,7 @@ async def fill(store: Store, load: Load, tell: Tell) -> Rate:
     begin = monotonic()
     for start in range(0, load.messages, CHUNK):
         end = min(start + CHUNK, load.messages)
-        await store.put([load.message(number) for number in range(start, end)])
+        await store.outbox.put([load.message(number) for number in range(start, end)])
         tell(end)
     return Rate(load.messages, monotonic() - begin)
 
@@ -162,7 +162,7 @@ async def _put_steadily(producer: Store, load: Load, rate: int, tell: Tell) -> d
     for number in range(load.messages):
         await asyncio.sleep(max(begin + number / rate - monotonic(), 0))
         message = load.message(number)
-        await producer.put([message])
+        await producer.outbox.put([message])
         committed[message.id] = monotonic()
         tell(number + 1)
     return committed

@@ -98,14 +98,14 @@ class Reconciler:
     async def _settle(self, some: dict[UUID, Message]) -> int:
         if not some:
             return 0
-        known = {record.message.id for record in await self._store.find(Query(ids=list(some)))}
+        known = {record.message.id for record in await self._store.ops.find(Query(ids=list(some)))}
         missing = [message.replace(id=own) for own, message in some.items() if own not in known]
         return sum([await self._put([message]) for message in missing])
 
     async def _put(self, messages: Sequence[Message]) -> int:
         """One by one: of those that another reconciler, or the service itself, puts meanwhile, the others must not fail."""
         try:
-            await self._store.put(messages)
+            await self._store.outbox.put(messages)
         except DuplicateMessage:
             return 0
         return len(messages)

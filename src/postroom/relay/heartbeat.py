@@ -93,12 +93,12 @@ class Heartbeat:
     async def beat(self) -> None:
         """One round: say that I am alive, renew what I hold, take or hand over until my share is fair."""
         await self._renew()
-        await self._store.join(self._info)
+        await self._store.lanes.join(self._info)
         company = await self._company()
         await self._take(company)
         await self._hand_over(company.share)
         for owner in company.forgotten:
-            await self._store.leave(owner)
+            await self._store.lanes.leave(owner)
 
     async def _is_unfair(self) -> bool:
         """Between two beats: is there a lane to be had for me, or one of mine for another? It writes nothing."""
@@ -112,7 +112,7 @@ class Heartbeat:
         )
 
     async def _company(self) -> Company:
-        lanes, relays = await self._store.lanes(), await self._store.relays()
+        lanes, relays = await self._store.lanes.all(), await self._store.lanes.relays()
         return company(lanes, relays, self._info.owner, self._lease, presence.gone_among(relays))
 
     async def _renew(self) -> None:
@@ -120,7 +120,7 @@ class Heartbeat:
         self._tell_lost(self._owned.expire(monotonic()))
         asked = self._owned.epochs
         deadline = monotonic() + self._lease.total_seconds()
-        mine = await self._store.renew(self._info.owner, asked, lease=self._lease) if asked else frozenset()
+        mine = await self._store.lanes.renew(self._info.owner, asked, lease=self._lease) if asked else frozenset()
         self._tell_lost(self._owned.renewed(mine, deadline, asked, monotonic()))
         self._tell_lost(self._owned.expire(monotonic()))
 
@@ -133,7 +133,7 @@ class Heartbeat:
         wanted = max(company.share - len(self._owned), abandoned)
         if wanted > 0:
             deadline = monotonic() + self._lease.total_seconds()
-            taken = await self._store.take(
+            taken = await self._store.lanes.take(
                 self._info.owner, limit=wanted, lease=self._lease, lost=self._lost, gone=company.gone
             )
             self._owned.add(taken, deadline)
@@ -148,7 +148,7 @@ class Heartbeat:
 
     async def release(self, lanes: dict[int, int]) -> None:
         """Give these lanes back at once."""
-        released = await self._store.release(self._info.owner, lanes)
+        released = await self._store.lanes.release(self._info.owner, lanes)
         self._owned.drop(released)
         if released:
             self._listeners(LanesReleased(owner=self._info.owner, lanes=tuple(sorted(released))))
@@ -157,7 +157,7 @@ class Heartbeat:
         """Give everything back and say goodbye."""
         reach("before-release")
         await self.release(self._owned.epochs)
-        await self._store.leave(self._info.owner)
+        await self._store.lanes.leave(self._info.owner)
 
     def _tell_lost(self, lanes: list[int]) -> None:
         if lanes:

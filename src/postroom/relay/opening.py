@@ -40,5 +40,5 @@ async def relay_from(
         open_store(settings.store, tables=settings.tables, name=called) as store,
         open_store(settings.store, tables=settings.tables, name=called) as heartbeat,
     ):
-        await store.check()
+        await store.schema.check()
         yield Relay(store, routes, config=settings.relay, name=name, heartbeat=heartbeat, listeners=listeners)

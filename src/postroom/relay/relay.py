@@ -119,7 +119,7 @@ class Relay:
                 'A drain would not end while messages wait for a route: set no_route = "dead" for it, or run without drain.'
             )
         await self._run(drain=True)
-        counts = await self._store.counts()
+        counts = await self._store.ops.counts()
         return Drained(dead=counts.by_status.get("dead", 0), parked=counts.parked, shut=self._breakers.shut)
 
     async def _run(self, *, drain: bool) -> None:
@@ -181,7 +181,7 @@ class Relay:
             return False
         if now < self._resting_until or self._breakers.shut_for(now):
             return False
-        if self._idle.waited and not await within(self._patience, self._store.peek(lanes)):
+        if self._idle.waited and not await within(self._patience, self._store.outbox.peek(lanes)):
             self._rest()
             return False
         limit = PROBE if self._breakers.away() else self._batch.size
@@ -232,7 +232,7 @@ class Relay:
         try:
             # R22: what is doubtful is looked into behind the lock of the lane, which is reserved for this claim.
             doubtful = self._doubtful & part.keys()
-            asked = self._store.claim(self.owner, part, limit=limit, doubtful=doubtful, alone=alone)
+            asked = self._store.outbox.claim(self.owner, part, limit=limit, doubtful=doubtful, alone=alone)
             claims = await within(self._patience, asked)
             self._doubtful -= doubtful
         except StoreUnavailable:
@@ -330,7 +330,7 @@ class Relay:
         """Can nothing move without a person? What is left is parked, or waits for a route that is shut."""
         if self._sender.is_stuck(monotonic(), max(QUIET_SECONDS, 3 * self._idle.most)):
             return True
-        counts = await self._store.counts()
+        counts = await self._store.ops.counts()
         waiting = sum(counts.by_status.get(status, 0) for status in OPEN)
         return waiting == counts.parked
 

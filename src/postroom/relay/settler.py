@@ -38,7 +38,7 @@ class Settler:
         settlements = [Settlement(claim, verdicts, whole) for claim in claims]
         while any(map(is_mine, claims)):
             try:
-                answers = await within(self._patience, self._store.settle(settlements))
+                answers = await within(self._patience, self._store.outbox.settle(settlements))
             except StoreUnavailable:
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue

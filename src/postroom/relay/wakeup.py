@@ -52,6 +52,6 @@ async def watch(store: Store, woken: Callable[[], None], unwatched: Callable[[],
     """Pass the store's hints on, until cancelled. While a store is away, and for a while after, there are none."""
     while True:
         with suppress(StoreUnavailable):
-            await store.watch(woken)
+            await store.outbox.watch(woken)
         unwatched()
         await asyncio.sleep(WATCH_AGAIN_SECONDS)

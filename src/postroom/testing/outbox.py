@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
-from dataclasses import fields
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from fnmatch import fnmatchcase
 from typing import Any
 from uuid import UUID
 
 from postroom.config.tables import TableNames
 from postroom.contracts.ops import OPEN, Query
-from postroom.contracts.transport import Publisher
+from postroom.contracts.transport import KEY_STOPPED, Envelope, Failed, Outcome, Publisher, Sent
 from postroom.errors import ConfigError
 from postroom.message import UNSET, Message
-from postroom.testing.comparing import Wanted, listed
-from postroom.testing.delivering import Delivery, publish
 from postroom.testing.reading import Found, Put, read
+from postroom.transports import open_publisher
 
 FIELDS = frozenset(field.name for field in fields(Message)) - {"not_before"}
 """What can be compared. When it is due is the outbox's own business once it is written."""
+SHOWN = 20
+"""How many messages a failure names."""
+TIMEOUT = timedelta(seconds=30)
 
 
 class SeenOutbox:
@@ -152,5 +156,149 @@ async def _committed(url: str, tables: TableNames) -> Sequence[Put]:
 
     must_exist(url)
     async with open_store(url, tables=tables) as store:
-        await store.check()
-        return [Put(each.message, each.status in OPEN) for each in await store.find(Query())]
+        await store.schema.check()
+        return [Put(each.message, each.status in OPEN) for each in await store.ops.find(Query())]
+
+
+# ── which messages a test means ──
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Messages whose type fits a pattern; with this key and these fields, where they are given."""
+
+    type: str = "*"
+    key: object = UNSET
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    def near(self, messages: Sequence[Message]) -> list[Message]:
+        """Those of this type and key."""
+        key = self.key if self.key is UNSET or self.key is None else str(self.key)
+        return [each for each in messages if fnmatchcase(each.type, self.type) and (key is UNSET or each.key == key)]
+
+    def among(self, messages: Sequence[Message]) -> list[Message]:
+        """Those that are meant."""
+        return [
+            each for each in self.near(messages) if all(_value(each, name) == it for name, it in self.fields.items())
+        ]
+
+    def missed(self, messages: Sequence[Message], times: int | None) -> str:
+        """What to say when they are not there, or not so many times: what is there instead."""
+        said = (
+            f"No {self} was put."
+            if times is None
+            else f"{self} was put {len(self.among(messages))} times, not {times}."
+        )
+        if near := self.near(messages):
+            return f"{said} Of that type and key:\n{listed(near)}"
+        return f"{said} In the outbox:\n{listed(messages)}"
+
+    def __str__(self) -> str:
+        parts = [self.type] if self.type != "*" else ["message"]
+        parts += [] if self.key is UNSET else [f"key={self.key!r}"]
+        return " ".join([*parts, *(f"{name}={value!r}" for name, value in self.fields.items())])
+
+
+def listed(messages: Sequence[Message]) -> str:
+    """A line for each message, up to so many."""
+    lines = [f"  {each.type} key={each.key!r} data={_value(each, 'data')!r}" for each in messages[:SHOWN]]
+    more = len(messages) - SHOWN
+    return "\n".join([*lines, *([f"  and {more:,} more"] if more > 0 else [])]) or "  nothing"
+
+
+def _value(message: Message, name: str) -> Any:
+    """A field of the message; of its data, where they are no JSON, the bytes."""
+    try:
+        return getattr(message, name)
+    except ValueError:
+        return message.body
+
+
+# ── delivering them ──
+
+
+@dataclass(frozen=True, slots=True)
+class Relayed:
+    """A message that was delivered, and what came of it."""
+
+    message: Message
+    outcome: Outcome
+
+    @property
+    def is_sent(self) -> bool:
+        """Did whoever got it say that it has it?"""
+        return isinstance(self.outcome, Sent)
+
+
+class Delivery:
+    """Calls a function with one message after the other. A key stops at its first failure, as with a relay.
+
+    With *check* what the function raises is raised here; else it is an outcome. The ids of what it took are added to *sent*."""
+
+    def __init__(self, handler: Callable[[Message], Any], sent: set[UUID], *, check: bool) -> None:
+        self._handler, self._sent, self._check = handler, sent, check
+        self._stopped: set[str] = set()
+        self._done: list[Relayed] = []
+
+    @property
+    def is_async(self) -> bool:
+        return inspect.iscoroutinefunction(self._handler) or inspect.iscoroutinefunction(
+            getattr(self._handler, "__call__", None)  # noqa: B004 - an object whose call is async
+        )
+
+    def now(self, messages: Sequence[Message]) -> list[Relayed]:
+        """In this thread, where the test's connection is at home."""
+        for message in self._in_turn(messages):
+            try:
+                self._note(message, Sent(self._handler(message)))
+            except Exception as exc:
+                self._failed(message, exc)
+                if self._check:
+                    raise
+        return self._done
+
+    async def later(self, messages: Sequence[Message]) -> list[Relayed]:
+        """In this event loop."""
+        for message in self._in_turn(messages):
+            try:
+                answer = self._handler(message)
+                self._note(message, Sent(await answer if isinstance(answer, Awaitable) else answer))
+            except Exception as exc:
+                self._failed(message, exc)
+                if self._check:
+                    raise
+        return self._done
+
+    def _in_turn(self, messages: Sequence[Message]) -> Iterator[Message]:
+        for message in messages:
+            if message.key in self._stopped:
+                self._note(message, KEY_STOPPED)
+            else:
+                yield message
+
+    def _failed(self, message: Message, exc: Exception) -> None:
+        if message.key is not None:
+            self._stopped.add(message.key)
+        self._note(message, Failed("HANDLER_ERROR", f"{type(exc).__name__}: {exc}"))
+
+    def _note(self, message: Message, outcome: Outcome) -> None:
+        self._done.append(Relayed(message, outcome))
+        if isinstance(outcome, Sent):
+            self._sent.add(message.id)
+
+
+async def publish(to: Any, messages: Sequence[Message], sent: set[UUID], *, check: bool) -> list[Relayed]:
+    """Publish them in one batch, to a URL or a publisher. What is made here is closed here."""
+    publisher: Publisher = open_publisher(to) if isinstance(to, str) else to
+    await publisher.open()
+    try:
+        outcomes = await publisher.publish([Envelope(message) for message in messages], timeout=TIMEOUT)
+    finally:
+        if isinstance(to, str):
+            await publisher.close()
+    done = [Relayed(message, outcome) for message, outcome in zip(messages, outcomes, strict=True)]
+    sent.update(each.message.id for each in done if each.is_sent)
+    wrong = next((each for each in done if not each.is_sent), None)
+    if check and wrong is not None:
+        raise AssertionError(f"{wrong.message.type} with the key {wrong.message.key!r} was not sent: {wrong.outcome}")
+    return done

@@ -21,7 +21,7 @@ PAID = Message("order.paid", key="7", data={"amount": 12})
 @pytest.fixture
 async def shop(mongo_database: str) -> str:
     async with open_store(mongo_database) as store:
-        await store.migrate()
+        await store.schema.migrate()
     with MongoClient[dict[str, Any]](mongo_database) as client:
         client.get_default_database().create_collection("orders")
     return mongo_database
@@ -38,7 +38,7 @@ async def written(url: str) -> tuple[int, list[Message]]:
     with MongoClient[dict[str, Any]](url) as client:
         orders = client.get_default_database()["orders"].count_documents({})
     async with open_store(url) as store:
-        return orders, [record.message for record in await store.find(Query())]
+        return orders, [record.message for record in await store.ops.find(Query())]
 
 
 @pytest.mark.requirement("A1", "E4")
@@ -168,7 +168,7 @@ async def test_a_database_is_taken_only_by_whoever_says_so(shop: str, client: Mo
 
 async def test_a_standalone_server_is_refused_with_the_remedy(mongo_standalone_database: str) -> None:
     async with open_store(mongo_standalone_database) as store:
-        for refused in (store.migrate, store.check):
+        for refused in (store.schema.migrate, store.schema.check):
             with pytest.raises(StoreError, match=r"--replSet rs0 and run rs\.initiate\(\).*postroom_transactions=off"):
                 await refused()
     with MongoClient[dict[str, Any]](mongo_standalone_database) as client, client.start_session() as session:

@@ -123,7 +123,7 @@ class Order:
 
 async def test_a_session_of_mongodb_sees_its_own_transaction(mongo_database: str) -> None:
     async with open_store(mongo_database) as store:
-        await store.migrate()
+        await store.schema.migrate()
     with MongoClient[dict[str, Any]](mongo_database) as client, client.start_session() as session:
         session.start_transaction()
         Outbox().put_many(session, PUT)
@@ -136,7 +136,7 @@ async def test_a_session_of_mongodb_sees_its_own_transaction(mongo_database: str
 
 async def test_an_async_session_of_mongodb_does_too(mongo_database: str) -> None:
     async with open_store(mongo_database) as store:
-        await store.migrate()
+        await store.schema.migrate()
     async with AsyncMongoClient[dict[str, Any]](mongo_database) as client, client.start_session() as session:
         async with await session.start_transaction():
             await Outbox().put(session, FULL)

@@ -12,7 +12,7 @@ from tests.conformance.inbox.desks import sqlite_desk
 
 from postroom.stores.sqlite.inbox import SQLiteInbox
 from postroom.testing.contracts import InboxContract
-from postroom.testing.inbox_saboteurs import InboxSaboteur, all_inbox_saboteurs
+from postroom.testing.saboteurs.inbox import InboxSaboteur, all_inbox_saboteurs
 
 
 def cases() -> dict[str, Callable[..., Awaitable[None]]]:

@@ -89,35 +89,35 @@ SAYS = {
 
 async def _fill(store: Store) -> dict[str, UUID]:
     """A message for each place it can be in; by that place."""
-    await store.migrate()
-    await store.join(RelayInfo(owner="alive#1", name="alive", host="host-1"))
-    taken = await store.take("alive#1", limit=1_000, lease=HOUR, lost=lambda _: Retry(MOMENT, "LOST"))
+    await store.schema.migrate()
+    await store.lanes.join(RelayInfo(owner="alive#1", name="alive", host="host-1"))
+    taken = await store.lanes.take("alive#1", limit=1_000, lease=HOUR, lost=lambda _: Retry(MOMENT, "LOST"))
     epochs = {lane.lane: lane.epoch for lane in taken}
     ids: dict[str, UUID] = {}
     for name, verdict in FATES.items():
         late = utcnow() - HOUR if name == "expired" else None
         ids[name] = await _put(store, name, expires_at=late)
-        claims = await store.claim("alive#1", epochs, limit=1)
+        claims = await store.outbox.claim("alive#1", epochs, limit=1)
         assert [each.message.id for claim in claims for each in claim.messages] == [ids[name]]
-        await store.settle([Settlement(claim, {claim.messages[0].seq: verdict}) for claim in claims])
+        await store.outbox.settle([Settlement(claim, {claim.messages[0].seq: verdict}) for claim in claims])
     ids["behind the dead"] = await _put(store, "dead")
     ids["flying"] = await _put(store, "flying")
-    await store.claim("alive#1", epochs, limit=10)
-    busy = {record.lane for record in await store.find(Query(status="sending"))}
+    await store.outbox.claim("alive#1", epochs, limit=10)
+    busy = {record.lane for record in await store.ops.find(Query(status="sending"))}
     for number in range(100):
         ids["lost"] = await _put(store, f"lost-{number}")
-        (record,) = await store.find(Query(ids=[ids["lost"]]))
+        (record,) = await store.ops.find(Query(ids=[ids["lost"]]))
         if record.lane is not None and record.lane not in busy:
             lane = {record.lane: epochs[record.lane]}
-            assert await store.claim("alive#1", lane, limit=10)
-            assert await store.renew("alive#1", lane, lease=MOMENT)
+            assert await store.outbox.claim("alive#1", lane, limit=10)
+            assert await store.lanes.renew("alive#1", lane, lease=MOMENT)
             return ids
     raise AssertionError("every lane is busy")
 
 
 async def _put(store: Store, key: str, **fields: object) -> UUID:
     message = Message("mail.sent", key=key, data=1, **fields)  # type: ignore[arg-type]  # times, by name
-    await store.put([message])
+    await store.outbox.put([message])
     return message.id
 
 

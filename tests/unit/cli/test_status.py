@@ -57,9 +57,9 @@ def test_counts_lag_lanes_and_relays_are_shown(desk: Desk) -> None:
 
 async def _relay(desk: Desk) -> None:
     async with open_store(f"sqlite:///{desk.folder}/shop.db") as store:
-        await store.join(RelayInfo(owner="relay#1", name="shop", host="host-1", pid=7, version="0.1"))
+        await store.lanes.join(RelayInfo(owner="relay#1", name="shop", host="host-1", pid=7, version="0.1"))
         lease = timedelta(minutes=1)
-        await store.take("relay#1", limit=10, lease=lease, lost=lambda _: Retry(timedelta(0), "LOST"))
+        await store.lanes.take("relay#1", limit=10, lease=lease, lost=lambda _: Retry(timedelta(0), "LOST"))
 
 
 def test_a_relay_that_fell_silent_is_not_alive(desk: Desk) -> None:

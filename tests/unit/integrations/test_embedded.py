@@ -115,13 +115,13 @@ async def test_it_is_entered_once_and_again_after_it_ended() -> None:
 async def test_a_lifespan_starts_a_relay_and_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     async with open_store("sqlite:///shop.db") as store:
-        await store.migrate()
-        await store.put([Message("order.paid", key="order-7")])
+        await store.schema.migrate()
+        await store.outbox.put([Message("order.paid", key="order-7")])
         async with postroom_lifespan(store="sqlite:///shop.db", to="null://", poll="10ms")("the application"):
             async with asyncio.timeout(30):
-                while (await store.find(Query()))[0].status != "published":
+                while (await store.ops.find(Query()))[0].status != "published":
                     await asyncio.sleep(0.01)
-        assert {lane.owner for lane in await store.lanes()} == {None}
+        assert {lane.owner for lane in await store.lanes.all()} == {None}
 
 
 async def test_a_broker_that_is_away_and_a_death_are_told_once(
@@ -142,8 +142,8 @@ async def test_a_broker_that_is_away_and_a_death_are_told_once(
         """
     )
     async with open_store("sqlite:///shop.db") as store:
-        await store.migrate()
-        await store.put([Message("order.paid"), Message("mail.wanted")])
+        await store.schema.migrate()
+        await store.outbox.put([Message("order.paid"), Message("mail.wanted")])
         async with relaying(poll="10ms"):
             await until_async(
                 lambda: caplog.text.count("Route hooks is paused: ") >= 2 and "(mail.wanted) is dead: " in caplog.text
@@ -194,7 +194,7 @@ async def test_a_reception_handles_each_message_once(tmp_path: Path) -> None:
         tx.execute("INSERT INTO charges VALUES (?)", [message.key])
 
     async with open_store(url) as store:
-        await store.migrate()
+        await store.schema.migrate()
     with sqlite3.connect(tmp_path / "shop.db") as shop:
         shop.execute("CREATE TABLE charges (order_id TEXT)")
     publisher = open_publisher("memory://embedded/orders")

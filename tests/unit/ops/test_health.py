@@ -75,16 +75,16 @@ async def test_a_dead_relays_lanes_are_not_ready_until_they_are_taken_over(store
     async with port_of(store) as port:
         assert (await get(port.address, "/readyz"))[0] == 503  # nobody has them yet
         begin = utcnow() - 50 * SECOND
-        await store.join(RelayInfo(owner="dead", name="dead"), now=begin)
-        taken = await store.take("dead", limit=1_000, lease=MINUTE, lost=lost, now=begin)
+        await store.lanes.join(RelayInfo(owner="dead", name="dead"), now=begin)
+        taken = await store.lanes.take("dead", limit=1_000, lease=MINUTE, lost=lost, now=begin)
         status, said = await get(port.address, "/readyz")
         assert (status, said["ok"]) == (503, False)
         assert said["why"] == "64 of 64 lanes have no live relay: 0, 1, 2, 3, 4, 5, 6, 7 and 56 more."
-        await store.renew("dead", {lane.lane: lane.epoch for lane in taken}, lease=SECOND, now=begin)
-        await store.join(RelayInfo(owner="heir", name="heir"))
-        await store.take("heir", limit=1_000, lease=MINUTE, lost=lost)
+        await store.lanes.renew("dead", {lane.lane: lane.epoch for lane in taken}, lease=SECOND, now=begin)
+        await store.lanes.join(RelayInfo(owner="heir", name="heir"))
+        await store.lanes.take("heir", limit=1_000, lease=MINUTE, lost=lost)
         assert await get(port.address, "/readyz") == (200, {"ok": True, "why": "All 64 lanes have a live relay."})
-        await store.release("heir", {3: (await store.lanes())[3].epoch})
+        await store.lanes.release("heir", {3: (await store.lanes.all())[3].epoch})
         assert (await get(port.address, "/readyz"))[1]["why"] == "1 of 64 lanes has no live relay: 3."
 
 

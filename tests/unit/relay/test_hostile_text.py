@@ -79,7 +79,7 @@ async def test_events_and_the_log_have_one_line_of_it_and_the_store_can_keep_it(
     answer: Outcome, caplog: pytest.LogCaptureFixture
 ) -> None:
     store, heard = MemoryStore(), list[Event]()
-    await store.put([Message("order.paid", key="a")])
+    await store.outbox.put([Message("order.paid", key="a")])
     config = RelayConfig(poll=SECOND / 50, lease=6 * SECOND, send_timeout=SECOND)
     route = Route(to=Answering(answer), retry=RetryPolicy(Table((SECOND / 100,)), max_attempts=2))
     with caplog.at_level(logging.DEBUG):
@@ -93,7 +93,7 @@ async def test_events_and_the_log_have_one_line_of_it_and_the_store_can_keep_it(
     assert [record for record in caplog.records if "is dead" in record.getMessage()]
     for record in caplog.records:
         assert_one_line(record.getMessage(), 2_000)
-    (kept,) = await store.find(Query())
+    (kept,) = await store.ops.find(Query())
     assert kept.last_error is not None
     assert not RAW.search(kept.last_error)
     assert len(kept.last_error) <= ERROR_MAX

@@ -54,7 +54,7 @@ async def fill(store: Store, number: int) -> dict[str, str]:
     now = utcnow()
     relay = Relay(store, "relay")
     await relay.take(now=now)
-    await store.put([a_message(key=f"old-{at % 7}", data=at) for at in range(number)])
+    await store.outbox.put([a_message(key=f"old-{at % 7}", data=at) for at in range(number)])
     await relay.drain(limit=500, now=now)
     verdicts: dict[str, Verdict] = {
         "dead": Buried("REFUSED", "no", park=True),
@@ -62,17 +62,17 @@ async def fill(store: Store, number: int) -> dict[str, str]:
         "failed": Retry(timedelta(minutes=1), "LATER", "no"),
     }
     for key, verdict in verdicts.items():
-        await store.put([a_message(key=key)])
+        await store.outbox.put([a_message(key=key)])
         await relay.settle(await relay.claim(now=now), verdict, now=now)
-    await store.put([a_message(key="dead", data="behind the dead one")])
-    await store.put([a_message(key="pending")])
+    await store.outbox.put([a_message(key="dead", data="behind the dead one")])
+    await store.outbox.put([a_message(key="pending")])
     return {"dead": "dead pending", "expired": "expired", "failed": "failed", "pending": "pending"}
 
 
 async def found(store: Store) -> dict[str, str]:
     """The statuses of each key's messages, of the keys whose messages are not just published."""
     kept: dict[str, list[str]] = {}
-    for record in await store.find(Query(limit=10_000)):
+    for record in await store.ops.find(Query(limit=10_000)):
         kept.setdefault(str(record.message.key), []).append(record.status)
     return {key: " ".join(statuses) for key, statuses in kept.items()}
 
@@ -108,10 +108,10 @@ def clean(home: Home) -> list[int]:
 @pytest.mark.requirement("C6")
 async def test_old_published_rows_go_in_batches_and_all_others_stay(home: Home) -> None:
     async with home.open() as store:
-        await store.migrate()
+        await store.schema.migrate()
         kept = await fill(store, MANY)
         age(home, LONG_AGO)
-        await store.put([a_message(key="young")])
+        await store.outbox.put([a_message(key="young")])
         assert clean(home) == [BATCH, BATCH, MANY - 2 * BATCH, 0]
         assert await found(store) == {**kept, "young": "pending"}
 
@@ -119,7 +119,7 @@ async def test_old_published_rows_go_in_batches_and_all_others_stay(home: Home) 
 @pytest.mark.requirement("C6")
 async def test_rows_that_were_published_lately_stay(home: Home) -> None:
     async with home.open() as store:
-        await store.migrate()
+        await store.schema.migrate()
         await fill(store, 20)
         age(home, LATELY)
         assert clean(home) == [0]
@@ -127,7 +127,7 @@ async def test_rows_that_were_published_lately_stay(home: Home) -> None:
 
 async def test_an_old_row_that_was_published_lately_stays(home: Home) -> None:
     async with home.open() as store:
-        await store.migrate()
+        await store.schema.migrate()
         await fill(store, 20)
         age(home, LONG_AGO)
         home.sql("UPDATE outbox SET settled_at = ? WHERE seq <= 5", ago(home, LATELY))
@@ -136,7 +136,7 @@ async def test_an_old_row_that_was_published_lately_stays(home: Home) -> None:
 
 async def test_the_key_of_a_dead_message_is_still_parked_and_moves_when_it_is_requeued(home: Home) -> None:
     async with home.open() as store:
-        await store.migrate()
+        await store.schema.migrate()
         await fill(store, 20)
         age(home, LONG_AGO)
         clean(home)
@@ -145,7 +145,7 @@ async def test_the_key_of_a_dead_message_is_still_parked_and_moves_when_it_is_re
         await relay.take(now=now)
         await relay.drain(now=now)
         assert (await found(store))["dead"] == "dead pending"
-        await store.requeue(Query(status="dead"))
+        await store.ops.requeue(Query(status="dead"))
         await relay.drain(now=now)
         assert (await found(store))["dead"] == "published published"
 
@@ -156,7 +156,7 @@ async def test_the_key_of_a_dead_message_is_still_parked_and_moves_when_it_is_re
 async def test_the_statement_walks_the_primary_key_and_reads_what_is_old(home: Home) -> None:
     """Twenty thousand young rows behind a hundred old ones."""
     async with home.open() as store:
-        await store.migrate()
+        await store.schema.migrate()
         await fill(store, 100)
         age(home, LONG_AGO)
         home.sql(f"INSERT INTO outbox (type, payload) {MANY_YOUNG[home.dialect]}")
@@ -191,7 +191,7 @@ async def test_old_published_documents_go_and_all_others_stay(
     (job,) = all_of("job at mongo")
     code = compile(job.code, str(job), "exec")
     async with open_store(mongo_database) as store:
-        await store.migrate()
+        await store.schema.migrate()
         kept = await fill(store, 1_200)
         moment: datetime = utcnow() - LONG_AGO
         with MongoClient[dict[str, Any]](mongo_database) as client:
@@ -201,7 +201,7 @@ async def test_old_published_documents_go_and_all_others_stay(
             lately = outbox.find_one_and_update(
                 {"outcome": "published"}, {"$set": {"settled_at": utcnow() - LATELY}}, sort=[("seq", 1)]
             )
-            await store.put([a_message(key="young")])
+            await store.outbox.put([a_message(key="young")])
             exec(code, {})
             left = outbox.find_one({"outcome": "published"})
             assert left is not None

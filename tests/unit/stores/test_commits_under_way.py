@@ -23,7 +23,7 @@ async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
     url: str = request.getfixturevalue(f"{request.param}_database")
     kinds: dict[str, Any] = {"postgres": PostgresStore, "mariadb": MySQLStore, "mongo": MongoStore}
     async with kinds[request.param](url) as store:
-        await store.migrate()
+        await store.schema.migrate()
         yield store
 
 
@@ -44,7 +44,9 @@ async def test_a_claim_in_doubt_waits_for_the_commit_and_drops_the_orphan(store:
     written = await put(store, "a", "b")
     relay = await a_relay(store)
     async with a_claim_under_way(store, relay):
-        again = asyncio.ensure_future(store.claim(relay.owner, relay.lanes, limit=100, doubtful=relay.lanes, now=NOON))
+        again = asyncio.ensure_future(
+            store.outbox.claim(relay.owner, relay.lanes, limit=100, doubtful=relay.lanes, now=NOON)
+        )
         done, _ = await asyncio.wait([again], timeout=STILL_WAITING_SECONDS)
         assert not done, "the doubt was looked into before the commit was there"
     claims = await asyncio.wait_for(again, 20)
@@ -57,7 +59,9 @@ async def test_a_claim_in_doubt_waits_also_for_lanes_that_the_limit_leaves_out(s
     written = await put(store, "a", "b")
     relay = await a_relay(store)
     async with a_claim_under_way(store, relay):
-        again = asyncio.ensure_future(store.claim(relay.owner, relay.lanes, limit=1, doubtful=relay.lanes, now=NOON))
+        again = asyncio.ensure_future(
+            store.outbox.claim(relay.owner, relay.lanes, limit=1, doubtful=relay.lanes, now=NOON)
+        )
         done, _ = await asyncio.wait([again], timeout=STILL_WAITING_SECONDS)
         assert not done, "the doubt was looked into before the commit was there"
     first = await asyncio.wait_for(again, 20)

@@ -61,7 +61,7 @@ def home(request: pytest.FixtureRequest) -> Home:
 @pytest.fixture
 async def owner(home: Home) -> AsyncIterator[Store]:
     async with home.open() as store:
-        await store.migrate()
+        await store.schema.migrate()
         yield store
 
 
@@ -87,20 +87,20 @@ async def test_each_role_can_do_its_work_and_no_other(users: Users) -> None:
         assert await inbox.failed("billing", delivery.identity, "OOPS", "") == 1
         await inbox.bury("billing", delivery, "OOPS", "")
     async with open_store(users.url("postroom_relay")) as store:
-        await store.check()
+        await store.schema.check()
         relay = await a_relay(store)
         await relay.settle(await relay.claim(), Retry(SECOND, "OOPS"))
         await relay.settle(await relay.claim(now=NOON + SECOND), Buried("OOPS"))
-        assert await store.release("relay-a", relay.lanes)
+        assert await store.lanes.release("relay-a", relay.lanes)
         with pytest.raises(StoreError, match="grant"):
-            await store.put([a_message()])
+            await store.outbox.put([a_message()])
     async with open_store(users.url("postroom_operator")) as store:
-        await store.check()
-        assert await store.requeue(Query(ids=[message.id])) == 1
-        assert await store.discard(Query(status="dead")) == 1
-        assert sorted((await store.counts()).by_status.items()) == [("discarded", 1), ("pending", 1)]
+        await store.schema.check()
+        assert await store.ops.requeue(Query(ids=[message.id])) == 1
+        assert await store.ops.discard(Query(status="dead")) == 1
+        assert sorted((await store.ops.counts()).by_status.items()) == [("discarded", 1), ("pending", 1)]
         with pytest.raises(StoreError, match="grant"):
-            await store.put([a_message()])
+            await store.outbox.put([a_message()])
     async with open_inbox_store(users.url("postroom_operator")) as inbox:
         assert await inbox.requeue(DeadQuery(consumer="billing")) == 1
         assert await inbox.counts()

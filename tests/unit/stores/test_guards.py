@@ -209,7 +209,7 @@ async def settled_by_hand_before_bury(store: Store) -> None:
 
 async def settled_by_hand_before_retry(store: Store) -> None:
     await _settled_by_hand(store, Retry(SECOND, "TIMEOUT"))
-    assert (await store.find(Query()))[0].attempts == 0
+    assert (await store.ops.find(Query()))[0].attempts == 0
 
 
 async def a_head_in_backoff_stops_its_key(store: Store) -> None:
@@ -233,14 +233,14 @@ async def _beside_a_waiting_key(store: Store) -> tuple[Relay, str]:
 
 async def beside_a_waiting_key_what_became_due_goes(store: Store) -> None:
     relay, beside = await _beside_a_waiting_key(store)
-    await store.put([a_message(key=beside, not_before=NOON + SECOND)])
+    await store.outbox.put([a_message(key=beside, not_before=NOON + SECOND)])
     assert await relay.seqs() == []
     assert len(await relay.seqs(now=NOON + 2 * SECOND)) == 1
 
 
 async def beside_a_waiting_key_nothing_goes_before_its_time(store: Store) -> None:
     relay, beside = await _beside_a_waiting_key(store)
-    await store.put([a_message(key=beside, not_before=NOON + SECOND)])
+    await store.outbox.put([a_message(key=beside, not_before=NOON + SECOND)])
     assert await relay.seqs() == []
 
 
@@ -293,21 +293,21 @@ async def run(case: str, store: Store) -> None:
 @pytest.fixture
 async def sqlite(tmp_path: Path) -> AsyncIterator[SQLiteStore]:
     async with SQLiteStore(tmp_path / "post.db") as store:
-        await store.migrate()
+        await store.schema.migrate()
         yield store
 
 
 @pytest.fixture
 async def postgres(postgres_database: str) -> AsyncIterator[PostgresStore]:
     async with PostgresStore(postgres_database) as store:
-        await store.migrate()
+        await store.schema.migrate()
         yield store
 
 
 @pytest.fixture
 async def mysql(mariadb_database: str) -> AsyncIterator[MySQLStore]:
     async with MySQLStore(mariadb_database) as store:
-        await store.migrate()
+        await store.schema.migrate()
         yield store
 
 

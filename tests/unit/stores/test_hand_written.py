@@ -44,7 +44,7 @@ ODD_KEYS = [
 @pytest.fixture
 async def store(home: Home) -> AsyncIterator[Store]:
     async with home.open() as store:
-        await store.migrate()
+        await store.schema.migrate()
         yield store
 
 
@@ -91,7 +91,7 @@ async def claimed(relay: Relay) -> list[Claimed]:
 
 
 async def the_record(store: Store, key: str | None = None) -> Record:
-    (record,) = await store.find(Query(key=key))
+    (record,) = await store.ops.find(Query(key=key))
     return record
 
 
@@ -118,7 +118,7 @@ async def test_its_id_is_a_uuid_of_version_7_made_now(home: Home, store: Store) 
     before = utcnow()
     by_hand(home, insert("order.paid", "a", "{}") * 50)
     after = utcnow()
-    ids = [record.message.id for record in await store.find(Query())]
+    ids = [record.message.id for record in await store.ops.find(Query())]
     assert len(set(ids)) == 50
     for id in ids:
         assert isinstance(id, UUID)
@@ -144,29 +144,29 @@ async def test_it_is_near_its_id_in_time(home: Home, store: Store) -> None:
 
 async def test_the_times_are_right_whatever_zone_the_writer_lives_in(postgres_home: PostgresHome) -> None:
     async with postgres_home.open() as store:
-        await store.migrate()
+        await store.schema.migrate()
         zones = ("Pacific/Kiritimati", "America/Los_Angeles", "UTC")
         by_hand(postgres_home, "".join(f"SET TIME ZONE '{zone}';\n" + insert("a", zone, "{}") for zone in zones))
-        moments = [record.created_at for record in await store.find(Query())]
+        moments = [record.created_at for record in await store.ops.find(Query())]
         assert max(moments) - min(moments) < NEAR
         assert abs(utcnow() - moments[0]) < NEAR
 
 
 async def test_the_times_on_mariadb_are_right_whatever_zone_the_writer_lives_in(mariadb_home: MariaDBHome) -> None:
     async with mariadb_home.open() as store:
-        await store.migrate()
+        await store.schema.migrate()
         zones = ("+13:00", "-08:00", "SYSTEM")
         by_hand(mariadb_home, "".join(f"SET time_zone = '{zone}';\n" + insert("a", zone, "{}") for zone in zones))
-        moments = [record.created_at for record in await store.find(Query())]
+        moments = [record.created_at for record in await store.ops.find(Query())]
         assert max(moments) - min(moments) < NEAR
         assert abs(utcnow() - moments[0]) < NEAR
 
 
 async def test_keys_that_differ_in_case_or_a_trailing_blank_are_different_keys(home: Home, store: Store) -> None:
     by_hand(home, "".join(insert("order.paid", key, "{}") for key in ("a", "A", "a ", "á")))
-    await store.put([a_message(key=key) for key in ("a", "A", "a ", "á")])
+    await store.outbox.put([a_message(key=key) for key in ("a", "A", "a ", "á")])
     for key in ("a", "A", "a ", "á"):
-        assert [record.message.key for record in await store.find(Query(key=key))] == [key, key]
+        assert [record.message.key for record in await store.ops.find(Query(key=key))] == [key, key]
 
 
 async def test_it_stands_in_line_with_those_of_its_key(home: Home, store: Store) -> None:
@@ -175,7 +175,7 @@ async def test_it_stands_in_line_with_those_of_its_key(home: Home, store: Store)
     await put(store, "a", "b")
     by_hand(home, insert("order.paid", "a", "2"))
     await put(store, "a")
-    seqs = {key: [record.seq for record in await store.find(Query(key=key))] for key in "ab"}
+    seqs = {key: [record.seq for record in await store.ops.find(Query(key=key))] for key in "ab"}
     assert (seqs["a"], seqs["b"]) == ([1, 3, 4, 6, 8, 9], [2, 5, 7])
     came = await claimed(await a_relay(store))
     for key in "ab":
@@ -192,7 +192,7 @@ async def test_it_is_not_passed_by_a_later_one_of_its_key(home: Home, store: Sto
 
 async def test_the_same_key_has_the_same_lane_whoever_writes_it(home: Home, store: Store) -> None:
     keys = [*ODD_KEYS, *(f"order-{number}" for number in range(30))]
-    await store.put([a_message(key=key) for key in keys])
+    await store.outbox.put([a_message(key=key) for key in keys])
     by_hand(home, "".join(insert("order.paid", key, "{}") for key in keys))
     relay = await a_relay(store)
     lanes: dict[str | None, set[int]] = {}
@@ -206,7 +206,7 @@ async def test_the_same_key_has_the_same_lane_whoever_writes_it(home: Home, stor
     assert len(came) == 2 * len(keys)
     assert set(lanes) == set(keys)
     assert {key for key, found in lanes.items() if len(found) != 1} == set()
-    assert {(record.message.key, record.lane) for record in await store.find(Query())} == {
+    assert {(record.message.key, record.lane) for record in await store.ops.find(Query())} == {
         (key, lane) for key, found in lanes.items() for lane in found
     }
 
@@ -223,14 +223,14 @@ async def test_odd_keys_are_kept_as_they_are(home: Home, store: Store) -> None:
     came = await claimed(await a_relay(store))
     assert sorted(str(one.message.key) for one in came) == sorted(ODD_KEYS)
     for key in ODD_KEYS:
-        assert len(await store.find(Query(key=key))) == 1
+        assert len(await store.ops.find(Query(key=key))) == 1
 
 
 async def test_rows_without_a_key_are_lines_of_their_own(home: Home, store: Store) -> None:
     by_hand(home, insert("order.paid", None, "{}") * 100)
     came = await claimed(await a_relay(store))
     assert [one.message.key for one in came] == [None] * 100
-    assert len({record.lane for record in await store.find(Query())}) > 20
+    assert len({record.lane for record in await store.ops.find(Query())}) > 20
 
 
 async def test_a_row_without_a_payload_is_a_message_without_a_body(home: Home, store: Store) -> None:
@@ -262,14 +262,14 @@ async def test_headers_that_are_none_hide_nothing(home: Home, store: Store, head
     assert sorted(one.seq for one in came) == [1, 2, 3, 4]
     (odd,) = (one for one in came if one.seq == 2)
     assert odd.message.headers == read
-    assert len(await store.find(Query())) == 4
+    assert len(await store.ops.find(Query())) == 4
 
 
 @pytest.mark.parametrize(("columns", "values"), [("type, key", "NULL, 'a'"), ("key", "'a'")])
 async def test_a_row_without_a_type_is_refused_at_once(home: Home, store: Store, columns: str, values: str) -> None:
     with pytest.raises((sqlite3.IntegrityError, psycopg.IntegrityError, pymysql.Error)):
         home.sql(f"INSERT INTO outbox ({columns}) VALUES ({values})")
-    assert await store.find(Query()) == []
+    assert await store.ops.find(Query()) == []
 
 
 @pytest.mark.parametrize(
@@ -299,19 +299,19 @@ async def test_a_row_that_cannot_be_read_does_not_stop_the_others(
     """What a database takes though it is no message; those of other keys in its lane must go on."""
     home: Home = request.getfixturevalue(f"{dialect}_home")
     async with home.open(lanes=1) as store:
-        await store.migrate()
+        await store.schema.migrate()
         await put(store, "a")
         home.sql(f"INSERT INTO outbox (type, key, {columns}) VALUES ('order.paid', 'odd', {values})")
         await put(store, "b")
         came = await claimed(await a_relay(store))
         assert [one.message.key for one in came] == ["a", "odd", "b"]
-        assert len(await store.find(Query())) == 3
+        assert len(await store.ops.find(Query())) == 3
 
 
 async def test_a_number_as_a_key_is_that_number_as_text(sqlite_home: SQLiteHome) -> None:
     async with sqlite_home.open() as store:
-        await store.migrate()
-        await store.put([a_message(key=42)])
+        await store.schema.migrate()
+        await store.outbox.put([a_message(key=42)])
         by_hand(sqlite_home, "INSERT INTO outbox (type, key, payload) VALUES ('order.paid', 42, '{}');\n")
         sqlite_home.sql("INSERT INTO outbox (type, key, payload) VALUES (?, ?, ?)", "order.paid", 42, 17)
         relay = await a_relay(store)

@@ -39,7 +39,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Any) -> AsyncIterator[
     async with MongoStore(
         f"{url_of('mongo_standalone', request, tmp_path)}&postroom_dead=collection", lanes=8
     ) as store:
-        await store.migrate()
+        await store.schema.migrate()
         yield store
 
 
@@ -81,16 +81,16 @@ class Life:
         await self._round(NOON, failing)
         await self._round(NOON + SECOND)
         await self._round(NOON + 2 * SECOND)
-        await self._store.discard(Query(status="dead"), now=NOON)
+        await self._store.ops.discard(Query(status="dead"), now=NOON)
         await self._round(NOON + 3 * SECOND)
-        await self._store.release(self._relay.owner, self._relay.lanes)
+        await self._store.lanes.release(self._relay.owner, self._relay.lanes)
 
     async def successor(self) -> None:
         """Takes over, and goes on until nothing comes."""
         await self._relay.take(now=LATER)
         for minute in range(20):
             now = LATER + minute * MINUTE
-            await self._store.renew(self._relay.owner, self._relay.lanes, lease=2 * LEASE, now=now)
+            await self._store.lanes.renew(self._relay.owner, self._relay.lanes, lease=2 * LEASE, now=now)
             await self._round(now)
 
     async def _round(self, now: datetime, failing: Mapping[Name, Verdict] = {}) -> None:
@@ -98,7 +98,7 @@ class Life:
         claims = await self._relay.claim(now=now)
         for claim, verdicts in [(claim, self._send(claim, failing)) for claim in claims]:
             whole = set(map(type, verdicts.values())) == {Published} and len(verdicts) == len(claim.messages)
-            await self._store.settle([Settlement(claim, verdicts, whole)], now=now)
+            await self._store.outbox.settle([Settlement(claim, verdicts, whole)], now=now)
 
     def _send(self, claim: Claim, failing: Mapping[Name, Verdict]) -> dict[int, Verdict]:
         verdicts: dict[int, Verdict] = {}
@@ -123,7 +123,7 @@ def _name(message: Message) -> Name:
 
 async def _fill(store: Store) -> None:
     for name in PUT:
-        await store.put([a_message(key=name.key, data=name.number)])
+        await store.outbox.put([a_message(key=name.key, data=name.number)])
 
 
 @pytest.mark.parametrize("writes", range(WRITES_MAX))
@@ -134,11 +134,13 @@ async def test_who_dies_between_two_writes_leaves_nothing_that_is_not_made_good(
     victim = Life(store, sent, tries, "victim")
     with dying_after(writes) as made, suppress(Died):
         await victim.victim()
-    flying = {record.seq: _name(record.message) for record in await store.find(Query()) if record.status == "sending"}
+    flying = {
+        record.seq: _name(record.message) for record in await store.ops.find(Query()) if record.status == "sending"
+    }
     unmarked = await store._shelves.claim.find({"mark": None}).to_list()
     undecided = {flying[seq] for claim in unmarked for seq in claim["seqs"]}
     await Life(store, sent, tries, "successor").successor()
-    records = {_name(record.message): record for record in await store.find(Query())}
+    records = {_name(record.message): record for record in await store.ops.find(Query())}
     found = {name: record.status for name, record in records.items()}
     check(Run(put=PUT, journal=sent, found=found, faults=dict.fromkeys(undecided, 1)))
     spent = {name: record.attempts for name, record in records.items()}
@@ -159,10 +161,10 @@ async def test_a_command_that_died_halfway_is_made_good_by_the_next(store: Store
     await relay.settle_each(await relay.claim(limit=1), {dead: Buried("REJECTED")})
     assert await relay.seqs() == []
     with dying_after(3), pytest.raises(Died):
-        await store.discard(Query(status="dead"))
+        await store.ops.discard(Query(status="dead"))
     assert await statuses(store, dead, waiting) == ["discarded", "pending"]
     assert await relay.seqs() == [], "its key still waits"
-    await store.discard(Query(status="dead"))
+    await store.ops.discard(Query(status="dead"))
     assert await relay.seqs() == [waiting]
 
 

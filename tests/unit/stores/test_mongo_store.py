@@ -39,7 +39,7 @@ def _forgive_the_drivers_sockets() -> Iterator[None]:
 @pytest.fixture
 async def store(mongo_database: str) -> AsyncIterator[MongoStore]:
     async with MongoStore(mongo_database, lanes=4) as store:
-        await store.migrate()
+        await store.schema.migrate()
         yield store
 
 
@@ -52,19 +52,19 @@ def by_hand(url: str, *documents: dict[str, Any]) -> None:
 async def test_a_document_written_by_hand_is_a_whole_message(store: MongoStore, mongo_database: str) -> None:
     by_hand(mongo_database, *({"type": "order.paid", "key": "7", "payload": {"n": number}} for number in range(20)))
     relay = await a_relay(store)
-    assert await store.peek(relay.lanes)
+    assert await store.outbox.peek(relay.lanes)
     claims = await relay.claim()
     came = [claimed.message for claim in claims for claimed in claim.messages]
     assert [message.data["n"] for message in came] == list(range(20))
     assert {message.type for message in came} == {"order.paid"}
     assert len({message.id for message in came}) == 20
     await relay.settle(claims)
-    assert len(await store.find(Query(ids=[came[3].id], status="published"))) == 1
+    assert len(await store.ops.find(Query(ids=[came[3].id], status="published"))) == 1
 
 
 async def test_headers_and_times_written_by_hand_are_read(store: MongoStore, mongo_database: str) -> None:
     by_hand(mongo_database, {"type": "a", "payload": "text", "headers": {"x-a": "1", "x-b": 2}})
-    (record,) = await store.find(Query())
+    (record,) = await store.ops.find(Query())
     assert (record.message.headers, record.message.body) == ({"x-a": "1", "x-b": "2"}, b"text")
     assert record.message.time is not None
 
@@ -87,7 +87,7 @@ def index_of(plan: Any) -> set[str]:
 
 
 async def test_every_hot_query_reads_its_own_index(store: MongoStore, mongo_database: str) -> None:
-    await store.put([a_message(key=f"k{number}") for number in range(40)])
+    await store.outbox.put([a_message(key=f"k{number}") for number in range(40)])
     relay = await a_relay(store)
     await relay.drain()
     await put(store, "a", "b")
@@ -122,7 +122,7 @@ async def test_the_lines_are_looked_up_by_their_index(store: MongoStore, mongo_d
 
 async def test_a_watch_whose_database_is_dropped_says_so(store: MongoStore) -> None:
     stands = asyncio.Event()
-    watching = asyncio.create_task(store.watch(stands.set))
+    watching = asyncio.create_task(store.outbox.watch(stands.set))
     await stands.wait()
     await store._server.client.drop_database(store._server.database.name)
     with pytest.raises(StoreUnavailable):
@@ -132,7 +132,7 @@ async def test_a_watch_whose_database_is_dropped_says_so(store: MongoStore) -> N
 
 async def test_a_watch_ends_soon_when_cancelled(store: MongoStore) -> None:
     stands = asyncio.Event()
-    watching = asyncio.create_task(store.watch(stands.set))
+    watching = asyncio.create_task(store.outbox.watch(stands.set))
     await stands.wait()
     watching.cancel()
     async with asyncio.timeout(4):
@@ -170,7 +170,7 @@ async def test_a_server_that_is_away_is_unavailable_in_one_sentence() -> None:
     url = "mongodb://app:secret@127.0.0.1:1/shop?serverSelectionTimeoutMS=200"
     async with MongoStore(url) as store:
         with pytest.raises(StoreUnavailable, match="check that it runs") as away:
-            await store.check()
+            await store.schema.check()
     assert "secret" not in str(away.value)
     assert "\n" not in str(away.value)
 
@@ -178,12 +178,12 @@ async def test_a_server_that_is_away_is_unavailable_in_one_sentence() -> None:
 async def test_tables_that_are_not_there_or_not_ours_are_told(mongo_database: str) -> None:
     async with MongoStore(mongo_database) as store:
         with pytest.raises(SchemaMismatch, match="postroom init"):
-            await store.check()
+            await store.schema.check()
         with pytest.raises(SchemaMismatch, match="postroom init"):
-            await store.put([Message("a")])
+            await store.outbox.put([Message("a")])
         by_hand(mongo_database, {"type": "a"})
         with pytest.raises(SchemaMismatch, match="Postroom did not make"):
-            await store.migrate()
+            await store.schema.migrate()
 
 
 async def test_a_closed_store_says_so(mongo_database: str) -> None:
@@ -191,7 +191,7 @@ async def test_a_closed_store_says_so(mongo_database: str) -> None:
     await store.close()
     await store.close()
     with pytest.raises(StoreError, match="closed"):
-        await store.lanes()
+        await store.lanes.all()
 
 
 async def test_what_a_dead_relay_had_decided_is_carried_out_by_who_comes_next(
@@ -206,7 +206,7 @@ async def test_what_a_dead_relay_had_decided_is_carried_out_by_who_comes_next(
     assert await relay.seqs() == [], "its lanes are busy until then"
     later = NOON + 2 * LEASE
     successor = await a_relay(store, "relay-b", now=later)
-    assert {(record.status, record.attempts) for record in await store.find(Query())} == {("published", 1)}
+    assert {(record.status, record.attempts) for record in await store.ops.find(Query())} == {("published", 1)}
     assert await relay.settle(claims, now=later) == "lost"
     assert await successor.seqs(now=later) == []
     assert _in_line(mongo_database) == 0
@@ -219,7 +219,7 @@ async def test_a_decision_whose_answer_was_lost_is_kept(store: MongoStore, monke
     await _die_deciding(relay, claims, monkeypatch)
     settled = claims[:1]
     assert await relay.settle(settled) == "settled", "said again"
-    assert await store.claim(relay.owner, relay.lanes, limit=9, doubtful=relay.lanes) == []
+    assert await store.outbox.claim(relay.owner, relay.lanes, limit=9, doubtful=relay.lanes) == []
     assert await statuses(store, *written) == ["published"] * 2
 
 
@@ -236,7 +236,7 @@ async def test_a_key_that_is_freed_while_it_is_walked_past_moves_again(
 
     async def meanwhile(self: CarefulClaim, session: Session, lane: int, choice: Choice) -> None:
         if choice.behind and not discarded:
-            discarded.append(await store.discard(Query(status="dead")))
+            discarded.append(await store.ops.discard(Query(status="dead")))
         await shelve(self, session, lane, choice)
 
     monkeypatch.setattr(CarefulClaim, "_shelve", meanwhile)
@@ -250,7 +250,7 @@ async def test_the_dead_are_in_a_collection_of_their_own_and_seen_as_before(
     store: MongoStore, mongo_database: str
 ) -> None:
     message = a_message(key="a", data={"n": 1}, headers={"x": "y"})
-    await store.put([message, a_message(key="a"), a_message(key="b")])
+    await store.outbox.put([message, a_message(key="a"), a_message(key="b")])
     async with MongoStore(f"{mongo_database}&postroom_dead=collection") as apart:
         relay = await a_relay(apart)
         (dead,) = [each for each in await relay.claim() if each.messages[0].message.id == message.id]
@@ -266,9 +266,9 @@ async def test_the_dead_are_in_a_collection_of_their_own_and_seen_as_before(
                 assert (await each.counts()).by_status["dead"] == 1
             with pytest.raises(DuplicateMessage):
                 await apart.put([message])
-            assert await store.requeue(Query(status="dead")) == 1, "by somebody whose URL does not say it"
+            assert await store.ops.requeue(Query(status="dead")) == 1, "by somebody whose URL does not say it"
             assert database["outbox_dead"].count_documents({}) == 0
-    assert [each.message for each in await store.find(Query(ids=[message.id]))] == [message]
+    assert [each.message for each in await store.ops.find(Query(ids=[message.id]))] == [message]
 
 
 class Died(Exception):

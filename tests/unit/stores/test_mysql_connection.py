@@ -32,7 +32,7 @@ from postroom.testing.contracts._case import SECOND, a_message, a_relay, put
 @pytest.fixture
 async def store(mariadb_home: MariaDBHome) -> AsyncIterator[MySQLStore]:
     async with MySQLStore(mariadb_home.url) as store:
-        await store.migrate()
+        await store.schema.migrate()
         yield store
 
 
@@ -59,11 +59,11 @@ async def ask(connection: Connection, sql: str) -> Any:
 async def test_connections_cut_between_transactions_are_replaced(store: MySQLStore, mariadb_home: MariaDBHome) -> None:
     await asyncio.gather(*(put(store, "a") for _ in range(5)))
     assert cut(mariadb_home) >= 2
-    assert len(await store.lanes()) == 64
+    assert len(await store.lanes.all()) == 64
     cut(mariadb_home)
-    assert len(await store.find(Query())) == 5
+    assert len(await store.ops.find(Query())) == 5
     await put(store, "a")
-    assert len(await store.find(Query())) == 6
+    assert len(await store.ops.find(Query())) == 6
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
@@ -89,20 +89,20 @@ async def test_a_connection_cut_in_a_transaction_is_a_transient_error_and_nothin
             await relay.settle(claims, Retry(SECOND, "TIMEOUT"))
     assert caught.value.transient
     assert "\n" not in str(caught.value)
-    (record,) = await store.find(Query())
+    (record,) = await store.ops.find(Query())
     assert (record.seq, record.status, record.attempts) == (first, "sending", 0)
     assert await relay.settle(claims) == "settled"
 
 
 async def test_an_error_of_the_callers_own_passes_through_untouched(store: MySQLStore) -> None:
     async def write() -> None:
-        async with store.transaction() as handle:
+        async with store.outbox.transaction() as handle:
             await handle.write([a_message()], TableNames())
             raise KeyError("theirs")
 
     with pytest.raises(KeyError, match="theirs"):
         await write()
-    assert await store.find(Query()) == []
+    assert await store.ops.find(Query()) == []
 
 
 async def test_a_cancelled_call_leaves_nothing_and_the_store_usable(
@@ -111,16 +111,16 @@ async def test_a_cancelled_call_leaves_nothing_and_the_store_usable(
     """More calls than there are connections, each stuck behind a lock, each cancelled."""
     with connect(mariadb_home.url) as other, other.cursor() as cursor:
         cursor.execute("LOCK TABLES outbox WRITE")
-        waiting = [asyncio.create_task(store.put([a_message()])) for _ in range(AT_ONCE + 3)]
+        waiting = [asyncio.create_task(store.outbox.put([a_message()])) for _ in range(AT_ONCE + 3)]
         await asyncio.sleep(0.3)
         for task in waiting:
             task.cancel()
         ended = await asyncio.gather(*waiting, return_exceptions=True)
         cursor.execute("UNLOCK TABLES")
     assert all(isinstance(end, asyncio.CancelledError) for end in ended), ended
-    assert await store.find(Query()) == []
+    assert await store.ops.find(Query()) == []
     await asyncio.gather(*(put(store, "a") for _ in range(AT_ONCE + 3)))
-    assert len(await store.find(Query())) == AT_ONCE + 3
+    assert len(await store.ops.find(Query())) == AT_ONCE + 3
 
 
 # ── lost to another transaction ──
@@ -139,7 +139,7 @@ async def test_a_transaction_that_lost_is_run_again_as_a_whole(store: MySQLStore
             raise asyncmy.errors.OperationalError(code, "lost to another")
 
     await store._connections.run(work)
-    assert [record.message.type for record in await store.find(Query())] == ["try.3"]
+    assert [record.message.type for record in await store.ops.find(Query())] == ["try.3"]
 
 
 async def test_one_that_loses_each_time_is_given_up_as_transient(
@@ -170,7 +170,7 @@ async def test_a_session_of_ours_is_as_we_need_it(store: MySQLStore) -> None:
 
 
 async def test_a_transaction_of_the_callers_own_may_be_idle_for_long(store: MySQLStore) -> None:
-    async with store.transaction() as handle:
+    async with store.outbox.transaction() as handle:
         assert await ask(handle.connection, "SELECT @@idle_transaction_timeout, @@in_transaction") == (0, 1)
 
 
@@ -189,7 +189,7 @@ async def test_a_server_that_is_away_or_refuses_us_is_one_sentence(
     mariadb_home: MariaDBHome, change: Any, said: str
 ) -> None:
     async with MySQLStore(change(urlsplit(mariadb_home.url)).geturl()) as store:
-        for call in (store.migrate, store.lanes, store.check):
+        for call in (store.schema.migrate, store.lanes.all, store.schema.check):
             with pytest.raises(StoreUnavailable, match=said) as caught:
                 await call()
             assert "\n" not in str(caught.value)
@@ -203,7 +203,7 @@ async def test_an_old_server_is_refused(mariadb_home: MariaDBHome, monkeypatch: 
         with pytest.raises(
             StoreError, match=r"MariaDB at .* is version 1\d\.\d+\.\d+; Postroom needs 99\.1\.0 or later"
         ):
-            await store.migrate()
+            await store.schema.migrate()
 
 
 @pytest.mark.parametrize(
@@ -296,6 +296,6 @@ async def test_tables_are_dropped_and_a_waker_is_nobodys(store: MySQLStore, mari
 async def test_a_file_that_the_caller_misses_is_no_database_that_is_away(store: MySQLStore) -> None:
     """Inside a transaction of the store's own, only what the driver says is about the database."""
     with pytest.raises(FileNotFoundError):
-        async with store.transaction():
+        async with store.outbox.transaction():
             raise FileNotFoundError("absent")
-    assert await store.find(Query()) == []
+    assert await store.ops.find(Query()) == []

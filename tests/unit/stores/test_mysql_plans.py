@@ -74,7 +74,7 @@ class Spy(Statements):
 @pytest.fixture
 async def store(mariadb_home: MariaDBHome) -> AsyncIterator[MySQLStore]:
     async with MySQLStore(mariadb_home.url) as store:
-        await store.migrate()
+        await store.schema.migrate()
         mariadb_home.sql(FILL)
         mariadb_home.sql(WAITING)
         yield store
@@ -83,11 +83,11 @@ async def store(mariadb_home: MariaDBHome) -> AsyncIterator[MySQLStore]:
 async def a_day_of_a_relay(store: MySQLStore) -> None:
     """Take, claim, settle in every way, claim again what waited, lose the lanes, release."""
     owner = "relay-a"
-    taken = await store.take(owner, limit=64, lease=timedelta(hours=1), lost=lost, now=NOON)
+    taken = await store.lanes.take(owner, limit=64, lease=timedelta(hours=1), lost=lost, now=NOON)
     lanes = {lane.lane: lane.epoch for lane in taken}
     assert len(lanes) == 64
-    await store.peek(lanes, now=NOON)
-    claims = await store.claim(owner, lanes, limit=LIMIT, now=NOON)
+    await store.outbox.peek(lanes, now=NOON)
+    claims = await store.outbox.claim(owner, lanes, limit=LIMIT, now=NOON)
     assert sum(len(claim.messages) for claim in claims) == LIMIT
     ways: list[Verdict] = [Published(), Retry(timedelta(0), "X"), Buried("Y"), Expired()]
     verdicts = {
@@ -95,13 +95,13 @@ async def a_day_of_a_relay(store: MySQLStore) -> None:
         for number, claim in enumerate(claims)
         for place, one in enumerate(claim.messages)
     }
-    await store.settle(
+    await store.outbox.settle(
         [Settlement(claim, verdicts, is_published=number >= 24) for number, claim in enumerate(claims)], now=NOON
     )
-    claims = await store.claim(owner, lanes, limit=LIMIT, now=NOON)
+    claims = await store.outbox.claim(owner, lanes, limit=LIMIT, now=NOON)
     later = NOON + timedelta(hours=2)
-    taken = await store.take(owner, limit=64, lease=timedelta(hours=1), lost=lost, now=later)
-    assert len(await store.release(owner, {lane.lane: lane.epoch for lane in taken})) == 64
+    taken = await store.lanes.take(owner, limit=64, lease=timedelta(hours=1), lost=lost, now=later)
+    assert len(await store.lanes.release(owner, {lane.lane: lane.epoch for lane in taken})) == 64
 
 
 @pytest.mark.parametrize("state", ["never analysed", "analysed"])
@@ -160,7 +160,7 @@ async def test_lanes_and_claims_are_locked_by_their_primary_key(
 
 async def test_a_round_of_a_relay_reads_few_times_what_it_sends(store: MySQLStore) -> None:
     """Counted by the server: one pass over what was published would be fifty thousand."""
-    taken = await store.take("relay", limit=64, lease=timedelta(hours=1), lost=lost, now=NOON)
+    taken = await store.lanes.take("relay", limit=64, lease=timedelta(hours=1), lost=lost, now=NOON)
     lanes = {lane.lane: lane.epoch for lane in taken}
     await _settled(store, lanes)  # the first claim lifts what became due
 
@@ -177,7 +177,7 @@ async def test_a_round_of_a_relay_reads_few_times_what_it_sends(store: MySQLStor
 
 
 async def _settled(store: MySQLStore, lanes: dict[int, int]) -> None:
-    claims = await store.claim("relay", lanes, limit=LIMIT, now=NOON)
+    claims = await store.outbox.claim("relay", lanes, limit=LIMIT, now=NOON)
     assert sum(len(claim.messages) for claim in claims) == LIMIT
     verdicts = {one.seq: Published() for claim in claims for one in claim.messages}
-    await store.settle([Settlement(claim, verdicts, is_published=True) for claim in claims], now=NOON)
+    await store.outbox.settle([Settlement(claim, verdicts, is_published=True) for claim in claims], now=NOON)

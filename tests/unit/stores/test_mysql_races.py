@@ -21,7 +21,7 @@ KEYS = [f"k{number}" for number in range(100)]
 @pytest.fixture
 async def store(mariadb_home: MariaDBHome) -> AsyncIterator[MySQLStore]:
     async with MySQLStore(mariadb_home.url) as store:
-        await store.migrate()
+        await store.schema.migrate()
         yield store
 
 
@@ -104,8 +104,8 @@ async def test_a_take_passes_by_a_lane_that_is_being_claimed_from(store: MySQLSt
     later = NOON + 2 * LEASE
     async with store._connections.transaction() as slow:
         assert seqs(await store._flow.claim(slow, "relay-a", relay.lanes, 10, NOON)) == [seq]
-        assert await store.take("relay-b", limit=1000, lease=LEASE, lost=lost, now=later) == []
-    taken = await store.take("relay-b", limit=1000, lease=LEASE, lost=lost, now=later)
+        assert await store.lanes.take("relay-b", limit=1000, lease=LEASE, lost=lost, now=later) == []
+    taken = await store.lanes.take("relay-b", limit=1000, lease=LEASE, lost=lost, now=later)
     assert len(taken) == len(relay.lanes)
     assert await statuses(store, seq) == ["failed"], "the take saw the claim and let it go"
 
@@ -119,7 +119,7 @@ async def test_a_claim_waits_for_no_lane_but_its_own(store: MySQLStore) -> None:
     async with store._connections.transaction() as slow:
         assert await store._flow.claim(slow, one.owner, one.lanes, 1000, NOON)
         assert await asyncio.wait_for(other.claim(), 3)
-        assert await asyncio.wait_for(store.renew(other.owner, other.lanes, lease=LEASE, now=NOON), 3)
+        assert await asyncio.wait_for(store.lanes.renew(other.owner, other.lanes, lease=LEASE, now=NOON), 3)
 
 
 async def test_two_claims_of_one_relay_wait_for_each_other(store: MySQLStore, mariadb_home: MariaDBHome) -> None:
@@ -145,7 +145,7 @@ async def test_a_settle_that_waited_for_a_take_changes_nothing(store: MySQLStore
         settle = Waiting(mariadb_home, zombie.settle(claims, now=later))
         await settle.until_it_waits()
     assert await settle.result() == "lost"
-    (record,) = await store.find(Query())
+    (record,) = await store.ops.find(Query())
     assert (record.seq, record.status, record.attempts) == (seq, "failed", 1)
 
 
@@ -156,10 +156,10 @@ async def test_a_take_that_waited_for_a_settle_counts_nothing(store: MySQLStore,
     later = NOON + 2 * LEASE
     async with store._connections.transaction() as slow:
         await store._flow.settle(slow, [Settlement(claim, {seq: Published()}) for claim in claims], NOON)
-        take = Waiting(mariadb_home, store.take("relay-b", limit=1000, lease=LEASE, lost=lost, now=later))
+        take = Waiting(mariadb_home, store.lanes.take("relay-b", limit=1000, lease=LEASE, lost=lost, now=later))
         await take.until_it_waits()
     await take.result()
-    (record,) = await store.find(Query())
+    (record,) = await store.ops.find(Query())
     assert (record.status, record.attempts) == ("published", 1)
 
 
@@ -184,10 +184,10 @@ async def test_a_settle_that_fails_a_key_and_a_requeue_of_that_key_leave_nobody_
     assert seqs(claims) == [last]
     async with store._connections.transaction() as slow:
         await store._flow.settle(slow, [Settlement(claim, {last: verdict}) for claim in claims], NOON)
-        requeue = Waiting(mariadb_home, store.requeue(Query(status="dead"), now=NOON))
+        requeue = Waiting(mariadb_home, store.ops.requeue(Query(status="dead")))
         await requeue.until_it_waits()
     await requeue.result()
-    await store.requeue(Query(key="a"), now=NOON)
+    await store.ops.requeue(Query(key="a"))
     assert sorted(await relay.drain(now=NOON + 10 * SECOND)) == [dead, last]
 
 
@@ -199,7 +199,7 @@ async def test_renewing_claiming_and_settling_never_deadlock_for_long(store: MyS
 
     async def renew() -> None:
         for _ in range(20):
-            assert await store.renew(relay.owner, backwards, lease=LEASE, now=NOON) == frozenset(relay.lanes)
+            assert await store.lanes.renew(relay.owner, backwards, lease=LEASE, now=NOON) == frozenset(relay.lanes)
 
     async def claim() -> None:
         for _ in range(20):
@@ -217,10 +217,10 @@ async def requeue_during_a_claim(store: MySQLStore, home: MariaDBHome) -> None:
     later = NOON + 2 * SECOND
     async with store._connections.transaction() as slow:
         assert seqs(await store._flow.claim(slow, relay.owner, relay.lanes, 10, later)) == [seq]
-        requeue = Waiting(home, store.requeue(Query(key="a"), now=later))
+        requeue = Waiting(home, store.ops.requeue(Query(key="a")))
         await requeue.until_it_waits()
     assert await requeue.result() == 0
-    (record,) = await store.find(Query())
+    (record,) = await store.ops.find(Query())
     assert (record.status, record.attempts) == ("sending", 1)
 
 
@@ -261,11 +261,11 @@ async def test_a_late_commit_with_an_earlier_seq_is_claimed(store: MySQLStore, m
 async def test_a_late_commit_goes_before_what_was_written_after_it(store: MySQLStore) -> None:
     """The early one committed before the last one was begun, so it goes first, though others went meanwhile."""
     relay = await a_relay(store)
-    async with store.transaction() as slow:
+    async with store.outbox.transaction() as slow:
         await slow.write([a_message(key="a", data="early")], store._tables)
-        await store.put([a_message(key="b")])
+        await store.outbox.put([a_message(key="b")])
         await relay.settle(await relay.claim())
-    await store.put([a_message(key="a", data="last")])
+    await store.outbox.put([a_message(key="a", data="last")])
     (claim,) = await relay.claim()
     assert [claimed.message.data for claimed in claim.messages] == ["early", "last"]
 
@@ -289,7 +289,7 @@ async def test_a_relay_that_freezes_inside_a_transaction_does_not_keep_its_lanes
             taken: list[int] = []
             async with asyncio.timeout(60):
                 while len(taken) < len(frozen.lanes):
-                    lanes = await store.take("relay-b", limit=1000, lease=LEASE, lost=lost, now=later)
+                    lanes = await store.lanes.take("relay-b", limit=1000, lease=LEASE, lost=lost, now=later)
                     taken += [lane.lane for lane in lanes]
                     await asyncio.sleep(0.1)
 

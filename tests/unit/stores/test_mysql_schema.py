@@ -36,11 +36,11 @@ async def test_an_init_that_died_half_way_is_finished_by_the_next(
         with monkeypatch.context() as broken:
             broken.setattr(schema, "split", dying)
             with pytest.raises(StoreError):
-                await store.migrate()
+                await store.schema.migrate()
         with pytest.raises(SchemaMismatch, match="postroom init --store"):
-            await store.check()
+            await store.schema.check()
         if step > 1 or done:
-            await store.put([a_message(key="a")])
+            await store.outbox.put([a_message(key="a")])
     async with mariadb_home.open() as later:
         migrated = await later.migrate()
         assert (migrated.before, migrated.after, list(migrated.applied)) == (
@@ -63,7 +63,7 @@ async def test_another_number_of_lanes_does_not_finish_what_was_begun(
         with monkeypatch.context() as broken:
             broken.setattr(schema, "split", lambda script: [*split(script)[:1], "SELECT died"])
             with pytest.raises(StoreError):
-                await store.migrate()
+                await store.schema.migrate()
     async with mariadb_home.open(lanes=16) as other:
         with pytest.raises(SchemaMismatch, match="have 8 lanes, not the 16 asked for"):
             await other.migrate()
@@ -73,13 +73,13 @@ async def test_a_log_of_statements_is_refused(mariadb_home: MariaDBHome, monkeyp
     monkeypatch.setattr(mysql_server, "SAFE_LOGS", ("ROW",))  # the test server logs MIXED
     async with mariadb_home.open() as store:
         with pytest.raises(StoreError, match=r"logs statements for its replicas.*set binlog_format = ROW"):
-            await store.migrate()
+            await store.schema.migrate()
     assert mariadb_home.sql("SHOW TABLES") == []
 
 
 async def test_every_table_is_of_innodb_and_compares_byte_for_byte(mariadb_home: MariaDBHome) -> None:
     async with mariadb_home.open() as store:
-        await store.migrate()
+        await store.schema.migrate()
     asked = "SELECT DISTINCT {} FROM information_schema.tables WHERE table_schema = database() AND engine IS NOT NULL"
     assert columns(mariadb_home.sql(asked.format("engine"))) == ["InnoDB"]
     assert columns(mariadb_home.sql(asked.format("table_collation"))) == ["utf8mb4_nopad_bin"]
@@ -88,8 +88,8 @@ async def test_every_table_is_of_innodb_and_compares_byte_for_byte(mariadb_home:
 @pytest.mark.parametrize("lanes", [1, 31, 32, 33, 1024])
 async def test_there_are_as_many_lanes_as_were_asked_for(mariadb_home: MariaDBHome, lanes: int) -> None:
     async with mariadb_home.open(lanes=lanes) as store:
-        await store.migrate()
-        assert [lane.lane for lane in await store.lanes()] == list(range(lanes))
+        await store.schema.migrate()
+        assert [lane.lane for lane in await store.lanes.all()] == list(range(lanes))
 
 
 async def test_the_tables_may_be_in_another_database(mariadb_home: MariaDBHome) -> None:
@@ -98,12 +98,12 @@ async def test_the_tables_may_be_in_another_database(mariadb_home: MariaDBHome) 
     tables = TableNames(prefix="post", schema=name)
     try:
         async with mariadb_home.open(tables=tables) as store:
-            await store.migrate()
-            await store.check()
+            await store.schema.migrate()
+            await store.schema.check()
             await put(store, "a", "b")
             relay = await a_relay(store)
             assert len(await relay.drain()) == 2
-            assert len(await store.find(Query(status="published"))) == 2
+            assert len(await store.ops.find(Query(status="published"))) == 2
         assert mariadb_home.sql("SHOW TABLES") == []
     finally:
         mariadb_home.sql(f"DROP DATABASE IF EXISTS {name}")
@@ -112,15 +112,15 @@ async def test_the_tables_may_be_in_another_database(mariadb_home: MariaDBHome) 
 async def test_what_a_broker_said_is_kept_in_any_alphabet(mariadb_home: MariaDBHome) -> None:
     """The database's own character set is latin1 here."""
     async with mariadb_home.open() as store:
-        await store.migrate()
+        await store.schema.migrate()
         await put(store, "ключ", "注文")
         relay = await a_relay(store)
         first, second = await relay.claim()
         await relay.settle([first], Buried("КОД", "отказано ☃ 𝄞"))
         await relay.settle([second], Retry(SECOND, "КОД", "отказано ☃ 𝄞"))
-        for record in await store.find(Query()):
+        for record in await store.ops.find(Query()):
             assert (record.last_error_code, record.last_error) == ("КОД", "отказано ☃ 𝄞")
-        assert await store.requeue(Query()) == 2
+        assert await store.ops.requeue(Query()) == 2
         assert len(await relay.drain()) == 2
     assert mariadb_home.sql("SELECT key FROM outbox_hold") == []
 
@@ -137,8 +137,8 @@ async def test_the_longest_keys_and_names_fit(mariadb_home: MariaDBHome) -> None
         idempotency_key="𝄞" * 255,
     )
     async with mariadb_home.open() as store:
-        await store.migrate()
-        await store.put([whole])
+        await store.schema.migrate()
+        await store.outbox.put([whole])
         relay = await a_relay(store)
         ((one,),) = (claim.messages for claim in await relay.claim())
     assert one.message == whole

@@ -49,9 +49,9 @@ async def test_a_store_and_an_inbox_are_opened_by_a_url_with_a_driver(tmp_path: 
     )
     for url in urls:
         async with open_store(url) as store:
-            await store.migrate()
-            await store.put([a_message()])
-            assert len(await store.find(Query())) == 1
+            await store.schema.migrate()
+            await store.outbox.put([a_message()])
+            assert len(await store.ops.find(Query())) == 1
         async with open_inbox_store(url) as inbox:
             await inbox.check()
     assert sqlite_path(urls[0]) == tmp_path / "shop.db"
@@ -62,13 +62,13 @@ async def test_a_store_and_an_inbox_are_opened_by_a_url_with_a_driver(tmp_path: 
 
 async def test_postgres_lists_a_relay_by_its_name(postgres_database: str) -> None:
     async with open_store(postgres_database) as store:
-        await store.migrate()
+        await store.schema.migrate()
     settings = Settings(store=postgres_database, to="null://")
     async with relay_from(settings, name="billing-1"):
         assert _names_in_postgres(postgres_database) == {"postroom:billing-1"}
     url = f"{postgres_database}?application_name=mine"
     async with open_store(url, name="billing-1") as store:
-        await store.lanes()
+        await store.lanes.all()
         assert _names_in_postgres(postgres_database) == {"mine"}
 
 
@@ -82,7 +82,7 @@ def _names_in_postgres(url: str) -> set[str]:
 
 async def test_mariadb_takes_a_relays_name(mariadb_database: str) -> None:
     async with open_store(mariadb_database, name="billing-1") as store:
-        await store.migrate()
+        await store.schema.migrate()
         with closing(connect(mariadb_database)) as connection, connection.cursor() as cursor:
             cursor.execute("SHOW VARIABLES LIKE 'performance_schema'")
             if cursor.fetchall()[0][1] != "ON":
@@ -95,7 +95,7 @@ async def test_mariadb_takes_a_relays_name(mariadb_database: str) -> None:
 
 async def test_mongodb_lists_a_relay_by_its_name(mongo_database: str) -> None:
     async with open_store(mongo_database, name="billing-1") as store:
-        await store.migrate()
+        await store.schema.migrate()
         with MongoClient[dict[str, Any]](mongo_database) as client:
             found = client.admin.aggregate([{"$currentOp": {"allUsers": True, "idleConnections": True}}])
             assert "postroom:billing-1" in {each.get("appName") for each in found}

@@ -128,10 +128,10 @@ async def a_day_of_a_relay(url: str, mode: str) -> dict[str, list[Plan]]:
     async with PostgresStore(url) as store:
         store._flow, store._lanes = OutboxFlow(spy), Lanes(spy)
         owner = f"relay-{mode}"
-        taken = await store.take(owner, limit=64, lease=timedelta(hours=1), lost=lost)
+        taken = await store.lanes.take(owner, limit=64, lease=timedelta(hours=1), lost=lost)
         lanes = {lane.lane: lane.epoch for lane in taken}
         assert len(lanes) == 64
-        claims = await store.claim(owner, lanes, limit=LIMIT)
+        claims = await store.outbox.claim(owner, lanes, limit=LIMIT)
         assert sum(len(claim.messages) for claim in claims) == LIMIT
         ways: list[Verdict] = [Published(), Retry(timedelta(0), "X"), Buried("Y"), Expired()]
         verdicts = {
@@ -139,22 +139,22 @@ async def a_day_of_a_relay(url: str, mode: str) -> dict[str, list[Plan]]:
             for number, claim in enumerate(claims)
             for place, one in enumerate(claim.messages)
         }
-        await store.settle(
+        await store.outbox.settle(
             [Settlement(claim, verdicts, is_published=number >= 24) for number, claim in enumerate(claims)]
         )
-        claims = await store.claim(owner, lanes, limit=LIMIT)
-        await store.settle([Settlement(claim, {}) for claim in claims])
+        claims = await store.outbox.claim(owner, lanes, limit=LIMIT)
+        await store.outbox.settle([Settlement(claim, {}) for claim in claims])
         await _beside_a_waiting_key(store, owner, {claims[-1].lane: claims[-1].epoch})
-        assert await store.release(owner, lanes) == set(lanes)
+        assert await store.lanes.release(owner, lanes) == set(lanes)
     return spy.plans
 
 
 async def _beside_a_waiting_key(store: PostgresStore, owner: str, lane: dict[int, int]) -> None:
     """In this lane a key waits for an hour; the others of it go on, until nothing is left to walk to."""
-    (claim,) = await store.claim(owner, lane, limit=LIMIT)
-    await store.settle([Settlement(claim, {claim.messages[0].seq: Retry(timedelta(hours=1), "X")})])
-    while claims := await store.claim(owner, lane, limit=LIMIT):
-        await store.settle([Settlement(claim, {}, is_published=True) for claim in claims])
+    (claim,) = await store.outbox.claim(owner, lane, limit=LIMIT)
+    await store.outbox.settle([Settlement(claim, {claim.messages[0].seq: Retry(timedelta(hours=1), "X")})])
+    while claims := await store.outbox.claim(owner, lane, limit=LIMIT):
+        await store.outbox.settle([Settlement(claim, {}, is_published=True) for claim in claims])
 
 
 FILL = f"""
@@ -215,7 +215,7 @@ def explain_everything(url: str) -> dict[str, dict[str, list[Node]]]:
 
 async def migrate(store: Store) -> None:
     async with store:
-        await store.migrate()
+        await store.schema.migrate()
 
 
 def explain_put(connection: psycopg.Connection[Any], mode: str) -> Node:
@@ -446,14 +446,14 @@ async def test_a_claim_on_sqlite_takes_fewer_steps_than_there_are_published_rows
         return 0
 
     async with SQLiteStore(big_file) as store:
-        taken = await store.take("relay", limit=64, lease=timedelta(hours=1), lost=lost, now=NOON)
+        taken = await store.lanes.take("relay", limit=64, lease=timedelta(hours=1), lost=lost, now=NOON)
         lanes = {lane.lane: lane.epoch for lane in taken}
         await store._writer.run(lambda tx: tx.set_progress_handler(count, every))
-        claims = await store.claim("relay", lanes, limit=LIMIT, now=NOON)
-        await store.settle(
+        claims = await store.outbox.claim("relay", lanes, limit=LIMIT, now=NOON)
+        await store.outbox.settle(
             [Settlement(claim, {one.seq: Published() for one in claim.messages}) for claim in claims], now=NOON
         )
         await store._writer.run(lambda tx: tx.set_progress_handler(None, every))
-        await store.release("relay", lanes)
+        await store.lanes.release("relay", lanes)
     assert sum(len(claim.messages) for claim in claims) == LIMIT
     assert rounds * every < PUBLISHED / 4

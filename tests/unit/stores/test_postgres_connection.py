@@ -30,7 +30,7 @@ from postroom.testing.contracts._case import NOON, SECOND, a_message, a_relay, p
 @pytest.fixture
 async def store(postgres_home: PostgresHome) -> AsyncIterator[PostgresStore]:
     async with PostgresStore(postgres_home.url) as store:
-        await store.migrate()
+        await store.schema.migrate()
         yield store
 
 
@@ -53,9 +53,9 @@ async def test_connections_cut_between_transactions_are_replaced(
 ) -> None:
     await asyncio.gather(*(put(store, "a") for _ in range(5)))
     assert cut(postgres_home) >= 2
-    assert len(await store.find(Query())) == 5
+    assert len(await store.ops.find(Query())) == 5
     await put(store, "a")
-    assert len(await store.find(Query())) == 6
+    assert len(await store.ops.find(Query())) == 6
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
@@ -81,32 +81,32 @@ async def test_a_connection_cut_in_a_transaction_is_a_transient_error_and_nothin
             await relay.settle(claims, Retry(SECOND, "TIMEOUT"))
     assert caught.value.transient
     assert "\n" not in str(caught.value)
-    (record,) = await store.find(Query())
+    (record,) = await store.ops.find(Query())
     assert (record.seq, record.status, record.attempts) == (first, "sending", 0)
     assert await relay.settle(claims) == "settled"
 
 
 async def test_a_put_whose_connection_is_cut_writes_nothing(store: PostgresStore, postgres_home: PostgresHome) -> None:
     async def write() -> None:
-        async with store.transaction() as handle:
+        async with store.outbox.transaction() as handle:
             await handle.write([a_message()], TableNames())
             cut(postgres_home)
 
     with pytest.raises(StoreUnavailable) as caught:
         await write()
     assert caught.value.transient
-    assert await store.find(Query()) == []
+    assert await store.ops.find(Query()) == []
 
 
 async def test_an_error_of_the_callers_own_passes_through_untouched(store: PostgresStore) -> None:
     async def write() -> None:
-        async with store.transaction() as handle:
+        async with store.outbox.transaction() as handle:
             await handle.write([a_message()], TableNames())
             raise KeyError("theirs")
 
     with pytest.raises(KeyError, match="theirs"):
         await write()
-    assert await store.find(Query()) == []
+    assert await store.ops.find(Query()) == []
 
 
 STUCK = """
@@ -120,16 +120,16 @@ async def test_a_cancelled_call_leaves_nothing_and_the_store_usable(
     """More calls than there are connections, each stuck behind a lock, each cancelled."""
     with psycopg.connect(postgres_home.url) as other:
         other.execute("LOCK TABLE outbox")
-        waiting = [asyncio.create_task(store.put([a_message()])) for _ in range(AT_ONCE + 3)]
+        waiting = [asyncio.create_task(store.outbox.put([a_message()])) for _ in range(AT_ONCE + 3)]
         while not other.execute(STUCK).fetchall():
             await asyncio.sleep(0)
         for task in waiting:
             task.cancel()
         ended = await asyncio.gather(*waiting, return_exceptions=True)
     assert all(isinstance(end, asyncio.CancelledError) for end in ended), ended
-    assert await store.find(Query()) == []
+    assert await store.ops.find(Query()) == []
     await asyncio.gather(*(put(store, "a") for _ in range(AT_ONCE + 3)))
-    assert len(await store.find(Query())) == AT_ONCE + 3
+    assert len(await store.ops.find(Query())) == AT_ONCE + 3
 
 
 # ── away ──
@@ -148,7 +148,7 @@ async def fails(url: str, ask: Callable[[PostgresStore], Awaitable[object]]) -> 
 
 
 async def opened(store: PostgresStore) -> None:
-    async with store.transaction():
+    async with store.outbox.transaction():
         pass
 
 
@@ -168,7 +168,7 @@ async def test_a_wrong_password_is_one_sentence_without_it(
 async def test_the_right_password_lets_us_in(postgres_locked_url: str) -> None:
     async with PostgresStore(postgres_locked_url) as store:
         with pytest.raises(StoreError, match="postroom init") as caught:
-            await store.check()
+            await store.schema.check()
     assert "the-right-password" not in str(caught.value)
 
 
@@ -210,7 +210,7 @@ async def test_closing_twice_is_once(store: PostgresStore) -> None:
 async def test_a_closed_store_says_so(store: PostgresStore) -> None:
     await store.close()
     with pytest.raises(StoreError, match="is closed"):
-        await store.check()
+        await store.schema.check()
     with pytest.raises(StoreError, match="is closed"):
         await opened(store)
 
@@ -219,7 +219,7 @@ async def test_a_connection_in_use_while_the_store_closes_is_closed_when_it_is_g
     postgres_home: PostgresHome,
 ) -> None:
     store = PostgresStore(postgres_home.url)
-    async with store.transaction():
+    async with store.outbox.transaction():
         await store.close()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -235,7 +235,7 @@ async def test_claims_and_settles_go_on_behind_a_pooler_that_lends_another_conne
     pgbouncer_database: str,
 ) -> None:
     async with PostgresStore(pgbouncer_database) as store:
-        await store.migrate()
+        await store.schema.migrate()
         relay = await a_relay(store)
         used: set[int] = set()
         for number in range(20):
@@ -244,7 +244,9 @@ async def test_claims_and_settles_go_on_behind_a_pooler_that_lends_another_conne
             assert seqs(claims) == sorted(seq for one in written for seq in one)
             settlements = [Settlement(claim, {one.seq: Published() for one in claim.messages}) for claim in claims]
             half = len(settlements) // 2
-            answers = await asyncio.gather(store.settle(settlements[:half]), store.settle(settlements[half:]))
+            answers = await asyncio.gather(
+                store.outbox.settle(settlements[:half]), store.outbox.settle(settlements[half:])
+            )
             assert {answer for each in answers for answer in each.values()} == {"settled"}
             used |= await servers(store)
     assert len(used) > 1
@@ -288,18 +290,18 @@ async def test_transactions_of_the_caller_go_on_behind_a_pooler(pgbouncer_databa
     """They cannot be run again, so nothing in them may depend on what another server connection has prepared."""
 
     async def write(store: PostgresStore) -> None:
-        async with store.transaction() as handle:
+        async with store.outbox.transaction() as handle:
             for _ in range(3):
                 await handle.write([a_message()], TableNames())
 
     async with PostgresStore(pgbouncer_database) as store:
-        await store.migrate()
+        await store.schema.migrate()
         for _ in range(5):
             await write(store)
         with psycopg.connect(pgbouncer_database) as other:
             other.execute("SELECT 1")  # and now it has the server connection that was lent to us
             await write(store)
-        assert len(await store.find(Query())) == 18
+        assert len(await store.ops.find(Query())) == 18
 
 
 async def test_a_pooler_that_forgets_prepared_statements_is_recognised(
@@ -328,7 +330,7 @@ async def test_a_claim_is_durable_even_where_the_role_is_not(postgres_home: Post
     name = urlsplit(postgres_home.url).path[1:]
     postgres_home.sql(f'ALTER DATABASE "{name}" SET synchronous_commit = off')
     async with PostgresStore(postgres_home.url) as store:
-        await store.migrate()
+        await store.schema.migrate()
         await put(store, "a")
         relay = await a_relay(store)
         seen: list[str] = []
@@ -359,21 +361,21 @@ async def test_a_roles_encoding_is_not_ours(postgres_home: PostgresHome, encodin
     name = urlsplit(postgres_home.url).path[1:]
     postgres_home.sql(f'ALTER DATABASE "{name}" SET client_encoding = {encoding}')
     async with PostgresStore(postgres_home.url) as store:
-        await store.migrate()
-        await store.put([a_message(key="☃ ключ", data="𝄞 é")])
+        await store.schema.migrate()
+        await store.outbox.put([a_message(key="☃ ключ", data="𝄞 é")])
         relay = await a_relay(store)
         claims = await relay.claim()
         (claimed,) = claims[0].messages
         assert (claimed.message.key, claimed.message.data) == ("☃ ключ", "𝄞 é")
         assert await relay.settle(claims, Retry(SECOND, "OOPS", "☃ ключ")) == "settled"
-        (record,) = await store.find(Query())
+        (record,) = await store.ops.find(Query())
         assert record.last_error == "☃ ключ"
 
 
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
 async def test_a_roles_encoding_is_not_the_inboxs(postgres_home: PostgresHome, encoding: str) -> None:
     async with PostgresStore(postgres_home.url) as store:
-        await store.migrate()
+        await store.schema.migrate()
     name = urlsplit(postgres_home.url).path[1:]
     postgres_home.sql(f'ALTER DATABASE "{name}" SET client_encoding = {encoding}')
     async with PostgresInbox(postgres_home.url) as inbox:

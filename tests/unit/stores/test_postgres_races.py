@@ -19,7 +19,7 @@ from postroom.testing.contracts._case import LEASE, NOON, SECOND, a_message, a_r
 @pytest.fixture
 async def store(postgres_database: str) -> AsyncIterator[PostgresStore]:
     async with PostgresStore(postgres_database) as store:
-        await store.migrate()
+        await store.schema.migrate()
         yield store
 
 
@@ -56,9 +56,9 @@ async def test_a_take_passes_by_a_lane_that_is_being_claimed_from(store: Postgre
         claims = await store._flow.claim(slow, "relay-a", relay.lanes, 10, NOON)
         assert seqs(claims) == [seq]
         # SKIP LOCKED: the lane that is being claimed from is passed by; the others are there for the taking.
-        taken = await store.take("relay-b", limit=1000, lease=LEASE, lost=lost, now=later)
+        taken = await store.lanes.take("relay-b", limit=1000, lease=LEASE, lost=lost, now=later)
         assert len(taken) == 0
-    taken = await store.take("relay-b", limit=1000, lease=LEASE, lost=lost, now=later)
+    taken = await store.lanes.take("relay-b", limit=1000, lease=LEASE, lost=lost, now=later)
     assert len(taken) == len(relay.lanes)
     assert await statuses(store, seq) == ["failed"], "the take saw the claim and let it go"
 
@@ -101,7 +101,7 @@ async def test_a_settle_that_waited_for_a_take_changes_nothing(store: PostgresSt
         await settle.until_it_waits()
     assert await settle.result() == "lost"
     assert await statuses(store, seq) == ["failed"]
-    (record,) = await store.find(Query())
+    (record,) = await store.ops.find(Query())
     assert record.attempts == 1
 
 
@@ -112,10 +112,10 @@ async def test_a_take_that_waited_for_a_settle_counts_nothing(store: PostgresSto
     later = NOON + 2 * LEASE
     async with store._connections.transaction() as slow:
         await store._flow.settle(slow, [Settlement(claim, {seq: Published()}) for claim in claims], NOON)
-        take = Waiting(postgres_database, store.take("relay-b", limit=1000, lease=LEASE, lost=lost, now=later))
+        take = Waiting(postgres_database, store.lanes.take("relay-b", limit=1000, lease=LEASE, lost=lost, now=later))
         await take.until_it_waits()
     await take.result()
-    (record,) = await store.find(Query())
+    (record,) = await store.ops.find(Query())
     assert (record.status, record.attempts) == ("published", 1)
 
 
@@ -137,7 +137,7 @@ async def test_renewing_and_claiming_never_deadlock(store: PostgresStore) -> Non
 
     async def renew() -> None:
         for _ in range(20):
-            assert await store.renew(relay.owner, backwards, lease=LEASE, now=NOON) == frozenset(relay.lanes)
+            assert await store.lanes.renew(relay.owner, backwards, lease=LEASE, now=NOON) == frozenset(relay.lanes)
 
     async def claim() -> None:
         for _ in range(20):
@@ -157,10 +157,10 @@ async def requeue_during_a_claim(store: PostgresStore, url: str) -> None:
     async with store._connections.transaction() as slow:
         claims = await store._flow.claim(slow, relay.owner, relay.lanes, 10, later)
         assert seqs(claims) == [seq]
-        requeue = Waiting(url, store.requeue(Query(key="a"), now=later))
+        requeue = Waiting(url, store.ops.requeue(Query(key="a")))
         await requeue.until_it_waits()
     assert await requeue.result() == 0
-    (record,) = await store.find(Query())
+    (record,) = await store.ops.find(Query())
     assert (record.status, record.attempts) == ("sending", 1)
 
 
@@ -204,12 +204,12 @@ async def test_a_late_commit_with_an_earlier_seq_is_claimed(store: PostgresStore
 async def test_a_late_commit_goes_before_what_was_written_after_it(store: PostgresStore) -> None:
     """The early one committed before the last one was begun, so it goes first, though others went meanwhile."""
     relay = await a_relay(store)
-    async with store.transaction() as slow:
+    async with store.outbox.transaction() as slow:
         early = a_message(key="a", data="early")
         await slow.write([early], store._tables)
-        await store.put([a_message(key="b")])
+        await store.outbox.put([a_message(key="b")])
         await relay.settle(await relay.claim())
-    await store.put([a_message(key="a", data="last")])
+    await store.outbox.put([a_message(key="a", data="last")])
     (claim,) = await relay.claim()
     assert [claimed.message.data for claimed in claim.messages] == ["early", "last"]
 
@@ -236,7 +236,7 @@ async def test_a_relay_that_freezes_inside_a_transaction_does_not_keep_its_lanes
             taken: list[int] = []
             async with asyncio.timeout(60):
                 while len(taken) < len(frozen.lanes):
-                    lanes = await store.take("relay-b", limit=1000, lease=LEASE, lost=lost, now=later)
+                    lanes = await store.lanes.take("relay-b", limit=1000, lease=LEASE, lost=lost, now=later)
                     taken += [lane.lane for lane in lanes]
                     await asyncio.sleep(0.1)
 

@@ -69,7 +69,7 @@ async def test_the_readers_schema_and_the_migrations_make_the_same_tables(
 ) -> None:
     tables = TableNames(prefix=prefix)
     async with home.open(tables=tables, lanes=lanes) as store:
-        await store.migrate()
+        await store.schema.migrate()
     with elsewhere(home, tmp_path) as beside:
         write_schema_sql(beside, tables, lanes)
         migrated, written = catalogue(home, prefix), catalogue(beside, prefix)
@@ -82,7 +82,7 @@ async def test_the_readers_schema_and_the_migrations_make_the_same_tables(
 async def test_the_readers_schema_and_the_migrations_agree_in_another_schema_too(postgres_home: PostgresHome) -> None:
     made, written = TableNames(prefix="mail", schema="made"), TableNames(prefix="mail", schema="written")
     async with postgres_home.open(tables=made) as store:
-        await store.migrate()
+        await store.schema.migrate()
     write_schema_sql(postgres_home, written)
     one, other = catalogue(postgres_home, "mail", "made"), catalogue(postgres_home, "mail", "written")
     assert len(one) >= 6
@@ -92,10 +92,10 @@ async def test_the_readers_schema_and_the_migrations_agree_in_another_schema_too
 
 async def test_another_prefix_changes_the_names_and_nothing_else(home: Home, tmp_path: Path) -> None:
     async with home.open() as store:
-        await store.migrate()
+        await store.schema.migrate()
     with elsewhere(home, tmp_path) as beside:
         async with beside.open(tables=TableNames(prefix="zzpost")) as store:
-            await store.migrate()
+            await store.schema.migrate()
         assert with_prefix(catalogue(home), "zzpost") == rewritten(catalogue(beside, "zzpost"), str)
 
 
@@ -103,12 +103,12 @@ async def test_two_outboxes_whose_long_prefixes_differ_in_the_last_letter_live_s
     kept = [TableNames(prefix=LONG + letter) for letter in "xy"]
     for tables in kept:
         async with home.open(tables=tables) as store:
-            await store.migrate()
+            await store.schema.migrate()
     one, other = (catalogue(home, tables.prefix) for tables in kept)
     assert len(one) == len(other) >= 6
     for number, tables in enumerate(kept, start=1):
         async with home.open(tables=tables) as store:
-            await store.check()
+            await store.schema.check()
             await put(store, *["a"] * number)
             relay = await a_relay(store)
             assert len(await relay.drain()) == number
@@ -116,9 +116,9 @@ async def test_two_outboxes_whose_long_prefixes_differ_in_the_last_letter_live_s
 
 async def test_migrating_again_does_nothing(home: Home) -> None:
     async with home.open() as store:
-        first = await store.migrate()
+        first = await store.schema.migrate()
         before = catalogue(home)
-        second = await store.migrate()
+        second = await store.schema.migrate()
     assert (first.before, first.after, list(first.applied)) == (0, 2, ["0001_outbox", "0002_inbox"])
     assert (second.before, second.after, list(second.applied)) == (2, 2, [])
     assert catalogue(home) == before
@@ -138,7 +138,7 @@ async def main():
         url, prefix = json.loads(line)
         try:
             async with open_store(url, tables=TableNames(prefix=prefix)) as store:
-                done = await store.migrate()
+                done = await store.schema.migrate()
             print(json.dumps(list(done.applied)), flush=True)
         except Exception as exc:
             print(json.dumps(f"{type(exc).__name__}: {exc}"), flush=True)
@@ -194,11 +194,11 @@ async def test_of_processes_that_migrate_at_once_one_does_it(home: Home, tmp_pat
 
 async def test_tables_of_a_later_postroom_are_refused_with_the_command_to_type(home: Home) -> None:
     async with home.open() as store:
-        await store.migrate()
+        await store.schema.migrate()
         home.sql(
             "INSERT INTO outbox_schema (version, name, applied_at) SELECT 99, 'x', max(applied_at) FROM outbox_schema"
         )
-        for refused in (store.check, store.migrate):
+        for refused in (store.schema.check, store.schema.migrate):
             with pytest.raises(SchemaMismatch, match=r"version 99.*`pip install --upgrade postroom`") as caught:
                 await refused()
             assert caught.value.facts == {"version": 99, "needed": 2}
@@ -208,38 +208,38 @@ async def test_tables_of_a_later_postroom_are_refused_with_the_command_to_type(h
 async def test_a_database_without_tables_is_refused_with_the_command_to_type(home: Home) -> None:
     async with home.open() as store:
         with pytest.raises(SchemaMismatch, match=r"are not in .*`postroom init --store .*`"):
-            await store.check()
-        for ask in (store.lanes, store.counts, lambda: store.find(Query())):
+            await store.schema.check()
+        for ask in (store.lanes.all, store.ops.counts, lambda: store.ops.find(Query())):
             with pytest.raises(SchemaMismatch, match=r"are not in .*`postroom init --store .*`"):
                 await ask()
         with pytest.raises(SchemaMismatch, match="postroom init --store"):
-            await store.put([a_message()])
+            await store.outbox.put([a_message()])
         with pytest.raises(SchemaMismatch, match="postroom init --store"):
-            async with store.transaction() as handle:
+            async with store.outbox.transaction() as handle:
                 await handle.write([a_message()], TableNames())
 
 
 async def test_tables_without_a_version_are_refused_and_kept(home: Home) -> None:
     async with home.open() as store:
-        await store.migrate()
+        await store.schema.migrate()
         await put(store, "a")
         home.sql("DELETE FROM outbox_schema")
         with pytest.raises(SchemaMismatch, match=r"`postroom init --store .*`"):
-            await store.check()
+            await store.schema.check()
         with pytest.raises(SchemaMismatch, match=r"did not make.*postroom init --store .* --table-prefix postroom"):
-            await store.migrate()
-        assert len(await store.find(Query())) == 1
+            await store.schema.migrate()
+        assert len(await store.ops.find(Query())) == 1
     assert home.sql("SELECT version FROM outbox_schema") == []
 
 
 async def test_a_table_that_went_missing_is_told_with_the_command_to_type(home: Home) -> None:
     async with home.open() as store:
-        await store.migrate()
+        await store.schema.migrate()
         home.script("DROP VIEW outbox_messages; DROP TABLE outbox_hold; DROP TABLE outbox")
         with pytest.raises(SchemaMismatch, match="postroom init --store"):
-            await store.put([a_message()])
+            await store.outbox.put([a_message()])
         with pytest.raises(SchemaMismatch, match=r"`postroom init --store .*`"):
-            await store.find(Query())
+            await store.ops.find(Query())
 
 
 THREE = "CREATE TABLE outbox_extra (seq integer);"
@@ -259,16 +259,16 @@ def with_one_more_step(monkeypatch: pytest.MonkeyPatch, sql: str) -> None:
 
 async def test_older_tables_are_refused_until_they_are_migrated(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     async with home.open() as store:
-        await store.migrate()
+        await store.schema.migrate()
         await put(store, "a")
         with_one_more_step(monkeypatch, THREE)
         with pytest.raises(SchemaMismatch, match=r"at version 2, .* needs 3: run `postroom init --store .*`") as caught:
-            await store.check()
+            await store.schema.check()
         assert caught.value.facts == {"version": 2, "needed": 3}
-        migrated = await store.migrate()
+        migrated = await store.schema.migrate()
         assert (migrated.before, migrated.after, list(migrated.applied)) == (2, 3, ["0003_extra"])
-        await store.check()
-        assert len(await store.find(Query())) == 1
+        await store.schema.check()
+        assert len(await store.ops.find(Query())) == 1
     assert home.sql("SELECT count(*) FROM outbox_extra") == [(0,)]
 
 
@@ -279,13 +279,13 @@ async def test_an_inbox_of_somebody_else_is_refused_and_kept(home: Home, name: s
     async with home.open() as store:
         for _ in range(2):
             with pytest.raises(SchemaMismatch, match=rf"table .{name}. in .* did not make.* --table-prefix postroom"):
-                await store.migrate()
+                await store.schema.migrate()
         with pytest.raises(SchemaMismatch):
-            await store.check()
+            await store.schema.check()
     assert home.sql(f"SELECT letter FROM {name}") == [(7,)]
     async with home.open(tables=TableNames(prefix="postroom")) as store:
-        await store.migrate()
-        await store.check()
+        await store.schema.migrate()
+        await store.schema.check()
 
 
 async def test_what_is_dropped_is_of_this_prefix_alone(home: Home) -> None:
@@ -296,7 +296,7 @@ async def test_what_is_dropped_is_of_this_prefix_alone(home: Home) -> None:
     for prefix in ("outbox", "post", "post_x", "x_outbox"):
         before = everything()
         async with home.open(tables=TableNames(prefix=prefix)) as store:
-            await store.migrate()
+            await store.schema.migrate()
         made[prefix] = everything() - before
         assert len(made[prefix]) >= 8
     for prefix, its_own in made.items():
@@ -309,11 +309,11 @@ async def test_what_is_dropped_is_of_this_prefix_alone(home: Home) -> None:
 @in_one_transaction
 async def test_a_migration_that_fails_half_way_leaves_nothing(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     async with home.open() as store:
-        await store.migrate()
+        await store.schema.migrate()
         before = catalogue(home)
         with_one_more_step(monkeypatch, THREE + "\nINSERT INTO outbox_lane (lane) VALUES (77);\n" + THREE)
         with pytest.raises(StoreError, match="outbox_extra"):
-            await store.migrate()
+            await store.schema.migrate()
         assert catalogue(home) == before
         assert home.sql("SELECT version FROM outbox_schema ORDER BY 1") == [(1,), (2,)]
         assert home.sql("SELECT count(*) FROM outbox_lane") == [(64,)]
@@ -327,13 +327,13 @@ async def test_a_first_migration_that_fails_half_way_leaves_nothing(
         with_one_more_step(broken, "CREATE TABLE outbox_lane (lane integer);")
         async with home.open() as store:
             with pytest.raises(StoreError, match="outbox_lane"):
-                await store.migrate()
+                await store.schema.migrate()
             with pytest.raises(SchemaMismatch):
-                await store.check()
+                await store.schema.check()
     assert catalogue(home) == {}
     async with home.open() as store:
-        await store.migrate()
-        await store.check()
+        await store.schema.migrate()
+        await store.schema.check()
 
 
 # ── lanes ──
@@ -341,10 +341,10 @@ async def test_a_first_migration_that_fails_half_way_leaves_nothing(
 
 async def test_the_number_of_lanes_is_honoured(home: Home) -> None:
     async with home.open(lanes=8) as store:
-        await store.migrate()
-        await store.put([a_message(key=f"k{number}") for number in range(200)])
-        assert [lane.lane for lane in await store.lanes()] == list(range(8))
-        assert {record.lane for record in await store.find(Query())} == set(range(8))
+        await store.schema.migrate()
+        await store.outbox.put([a_message(key=f"k{number}") for number in range(200)])
+        assert [lane.lane for lane in await store.lanes.all()] == list(range(8))
+        assert {record.lane for record in await store.ops.find(Query())} == set(range(8))
     async with home.open() as later:
         await later.migrate()
         await later.check()
@@ -355,7 +355,7 @@ async def test_the_number_of_lanes_is_honoured(home: Home) -> None:
 
 async def test_another_number_of_lanes_is_refused(home: Home) -> None:
     async with home.open(lanes=8) as store:
-        await store.migrate()
+        await store.schema.migrate()
     async with home.open(lanes=16) as other:
         with pytest.raises(SchemaMismatch, match="have 8 lanes, not the 16 asked for") as caught:
             await other.migrate()
@@ -372,14 +372,14 @@ async def test_an_old_sqlite_is_refused(sqlite_home: SQLiteHome, monkeypatch: py
     monkeypatch.setattr(writer, "VERSION_MIN", (99, 1, 0))
     async with sqlite_home.open() as store:
         with pytest.raises(StoreError, match=r"links SQLite 3\..*; Postroom needs 99\.1\.0 or later"):
-            await store.migrate()
+            await store.schema.migrate()
 
 
 async def test_an_old_postgresql_is_refused(postgres_home: PostgresHome, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "VERSION_MIN", 990_000)
     async with postgres_home.open() as store:
         with pytest.raises(StoreError, match=r"is version \d\d; Postroom needs 99 or later"):
-            await store.migrate()
+            await store.schema.migrate()
 
 
 async def test_a_database_that_is_not_in_utf8_is_refused_by_migrate(postgres_home: PostgresHome) -> None:
@@ -391,16 +391,16 @@ async def test_a_database_that_is_not_in_utf8_is_refused_by_migrate(postgres_hom
         try:
             async with PostgresStore(in_database(postgres_home.url, name)) as store:
                 with pytest.raises(StoreError, match=f"{name} is encoded in LATIN1.*ENCODING 'UTF8'"):
-                    await store.migrate()
+                    await store.schema.migrate()
                 with pytest.raises(SchemaMismatch, match="postroom init"):
-                    await store.check()
+                    await store.schema.check()
         finally:
             admin.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
 
 
 async def test_the_connection_the_sqlite_store_uses_is_durable_and_patient(sqlite_home: SQLiteHome) -> None:
     async with SQLiteStore(sqlite_home.path) as store:
-        await store.migrate()
+        await store.schema.migrate()
         pragmas = ("journal_mode", "synchronous", "busy_timeout")
         found = [
             await store._writer.run(lambda tx, name=name: tx.execute(f"PRAGMA {name}").fetchone()[0])  # type: ignore[misc]

@@ -159,7 +159,7 @@ async def test_every_statement_is_used_and_given_just_what_it_asks_for(
 async def an_inboxs_life(home: Home) -> None:
     """Everything an inbox's store can do, once at least."""
     async with home.open() as store:
-        await store.migrate()
+        await store.schema.migrate()
     delivery = Delivery(a_message(), "shop", "orders")
     async with open_inbox_store(home.url) as inbox:
         assert await inbox.failed("billing", delivery.identity, "OOPS", "no luck") == 1
@@ -177,34 +177,34 @@ async def an_inboxs_life(home: Home) -> None:
 async def a_whole_life(home: Home) -> None:
     """Everything a store can do, once at least."""
     async with home.open() as store:
-        await store.migrate()
-        await store.join(RelayInfo(owner="relay-a", name="a"))
-        await store.relays()
-        await store.lanes()
+        await store.schema.migrate()
+        await store.lanes.join(RelayInfo(owner="relay-a", name="a"))
+        await store.lanes.relays()
+        await store.lanes.all()
         await put(store, *"abcdefghij")
-        await store.put([a_message(key="later", not_before=NOON + MINUTE)])
+        await store.outbox.put([a_message(key="later", not_before=NOON + MINUTE)])
         home.sql("INSERT INTO outbox (type, key) VALUES ('order.paid', 'a')")
         relay = await a_relay(store)
-        await store.peek(relay.lanes)
+        await store.outbox.peek(relay.lanes)
         claims = await relay.claim()
         ways: Iterator[Verdict] = cycle([Published(), Expired(), Buried("DEAD"), Retry(SECOND, "AGAIN")])
         # Of the claim with two messages, one is published and one unsent: it is recorded message by message.
         verdicts = {claim.messages[0].seq: Published() if len(claim.messages) > 1 else next(ways) for claim in claims}
         settlements = [Settlement(claim, verdicts) for claim in claims]
-        await store.settle(settlements, now=NOON)
-        await store.settle(settlements, now=NOON)
+        await store.outbox.settle(settlements, now=NOON)
+        await store.outbox.settle(settlements, now=NOON)
         await put(store, *"abcdefghij")
         await relay.claim(now=NOON + 10 * SECOND)
-        await store.claim("relay-a", relay.lanes, limit=100, doubtful=relay.lanes, now=NOON + 2 * MINUTE)
-        await store.renew("relay-a", relay.lanes, lease=LEASE, now=NOON)
-        await store.release("relay-a", relay.lanes)
-        await store.take("relay-b", limit=64, lease=LEASE, lost=lost, now=NOON + timedelta(days=1))
-        await store.counts()
-        await store.find(Query())
-        await store.ids_between(UUID(int=0), UUID(int=1), limit=1)
-        await store.requeue(Query())
-        await store.discard(Query())
-        await store.leave("relay-a")
+        await store.outbox.claim("relay-a", relay.lanes, limit=100, doubtful=relay.lanes, now=NOON + 2 * MINUTE)
+        await store.lanes.renew("relay-a", relay.lanes, lease=LEASE, now=NOON)
+        await store.lanes.release("relay-a", relay.lanes)
+        await store.lanes.take("relay-b", limit=64, lease=LEASE, lost=lost, now=NOON + timedelta(days=1))
+        await store.ops.counts()
+        await store.ops.find(Query())
+        await store.ops.ids_between(UUID(int=0), UUID(int=1), limit=1)
+        await store.ops.requeue(Query())
+        await store.ops.discard(Query())
+        await store.lanes.leave("relay-a")
         await beside_a_waiting_key(store)
 
 
@@ -216,8 +216,8 @@ async def beside_a_waiting_key(store: Store) -> None:
     await relay.settle_each(await relay.claim(), {head: Retry(60 * MINUTE, "AGAIN")})
     await put(store, "waits", beside)
     assert len(await relay.seqs()) == 1
-    await relay.store.claim(relay.owner, relay.lanes, limit=0, doubtful=relay.lanes)
-    await store.discard(Query(key=beside))
+    await relay.store.outbox.claim(relay.owner, relay.lanes, limit=0, doubtful=relay.lanes)
+    await store.ops.discard(Query(key=beside))
     assert await relay.seqs() == []
 
 

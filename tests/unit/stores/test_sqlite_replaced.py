@@ -26,8 +26,8 @@ from postroom.transports.memory import MemoryBroker, MemoryPublisher
 async def a_file(path: Path, *data: object) -> Path:
     """A database with these messages, nobody at it."""
     async with SQLiteStore(path) as store:
-        await store.migrate()
-        await store.put([a_message(key="a", data=each) for each in data])
+        await store.schema.migrate()
+        await store.outbox.put([a_message(key="a", data=each) for each in data])
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return path
@@ -43,12 +43,12 @@ def restore(backup: Path, path: Path) -> None:
 async def test_a_store_says_once_that_its_file_was_replaced_and_then_reads_the_new_one(tmp_path: Path) -> None:
     path, backup = await a_file(tmp_path / "shop.db", "old"), await a_file(tmp_path / "backup.db", "new")
     async with SQLiteStore(path) as store:
-        assert [record.message.data for record in await store.find(Query())] == ["old"]
+        assert [record.message.data for record in await store.ops.find(Query())] == ["old"]
         restore(backup, path)
         with pytest.raises(StoreUnavailable, match="replaced"):
-            await store.counts()
-        assert [record.message.data for record in await store.find(Query())] == ["new"]
-        await store.put([a_message(data="after")])
+            await store.ops.counts()
+        assert [record.message.data for record in await store.ops.find(Query())] == ["new"]
+        await store.outbox.put([a_message(data="after")])
         with closing(sqlite3.connect(path)) as connection:
             assert connection.execute("SELECT count(*) FROM outbox").fetchone() == (2,)
 
@@ -77,20 +77,20 @@ async def test_a_restore_in_several_steps_is_waited_for(tmp_path: Path) -> None:
     path, backup = await a_file(tmp_path / "shop.db", "old"), await a_file(tmp_path / "backup.db", "new")
     whole = backup.read_bytes()
     async with SQLiteStore(path) as store:
-        await store.counts()
+        await store.ops.counts()
         path.unlink()
         for _ in range(2):
             with pytest.raises(StoreUnavailable, match="gone"):
-                await store.counts()
+                await store.ops.counts()
         assert not path.exists(), "nothing but init makes a file"
         for size in (0, 10, 5_000):
             path.write_bytes(whole[:size])
             for _ in range(2):
                 with pytest.raises(StoreUnavailable):
-                    await store.counts()
+                    await store.ops.counts()
             path.unlink()
         restore(backup, path)
-        assert [record.message.data for record in await store.find(Query())] == ["new"]
+        assert [record.message.data for record in await store.ops.find(Query())] == ["new"]
 
 
 async def test_an_inbox_remembers_in_the_new_file(tmp_path: Path) -> None:

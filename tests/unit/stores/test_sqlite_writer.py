@@ -27,7 +27,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 async def store(path: Path) -> AsyncIterator[SQLiteStore]:
     async with SQLiteStore(path) as store:
-        await store.migrate()
+        await store.schema.migrate()
         yield store
 
 
@@ -38,7 +38,7 @@ async def test_a_caller_cancelled_in_its_transaction_wrote_nothing_and_the_store
     written = asyncio.Event()
 
     async def write() -> None:
-        async with store.transaction() as handle:
+        async with store.outbox.transaction() as handle:
             await handle.write([a_message()], TableNames())
             written.set()
             await asyncio.Event().wait()
@@ -48,9 +48,9 @@ async def test_a_caller_cancelled_in_its_transaction_wrote_nothing_and_the_store
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert await store.find(Query()) == []
+    assert await store.ops.find(Query()) == []
     await put(store, "a")
-    assert len(await store.find(Query())) == 1
+    assert len(await store.ops.find(Query())) == 1
 
 
 async def test_a_caller_cancelled_while_the_thread_works_leaves_the_store_usable(store: SQLiteStore) -> None:
@@ -70,7 +70,7 @@ async def test_a_caller_cancelled_while_the_thread_works_leaves_the_store_usable
     with pytest.raises(asyncio.CancelledError):
         await task
     await next_one
-    assert len(await store.find(Query())) == 1
+    assert len(await store.ops.find(Query())) == 1
 
 
 @pytest.mark.parametrize("step", ["begin", "write", "commit"])
@@ -92,7 +92,7 @@ async def test_a_caller_cancelled_at_any_hop_of_its_transaction_leaves_the_store
     names = {"begin": "_begin", "write": "_begun", "commit": "_end"}
 
     async def write() -> None:
-        async with store.transaction() as handle:
+        async with store.outbox.transaction() as handle:
             if step == "write":
                 monkeypatch.setattr(store._writer, "_begun", slowly(store._writer._begun))
             await handle.write([a_message(key="a")], TableNames())
@@ -108,7 +108,7 @@ async def test_a_caller_cancelled_at_any_hop_of_its_transaction_leaves_the_store
         await task
     monkeypatch.undo()
     await put(store, "b")
-    keys = [record.message.key for record in await store.find(Query())]
+    keys = [record.message.key for record in await store.ops.find(Query())]
     assert keys[-1] == "b"
     assert keys[:-1] in ([], ["a"])
     if step != "commit":
@@ -159,14 +159,14 @@ async def test_a_write_waits_for_another_process(store: SQLiteStore, path: Path)
         assert not waiting.done()
         await asyncio.to_thread(let_go, process)
         await waiting
-    assert [record.message.key for record in await store.find(Query())] == ["theirs", "ours"]
+    assert [record.message.key for record in await store.ops.find(Query())] == ["theirs", "ours"]
 
 
 async def test_a_reader_waits_for_nobody(store: SQLiteStore, path: Path) -> None:
     await put(store, "a")
     with another_process_writing(path):
-        assert len(await store.find(Query())) == 1
-        assert (await store.counts()).by_status["pending"] == 1
+        assert len(await store.ops.find(Query())) == 1
+        assert (await store.ops.counts()).by_status["pending"] == 1
 
 
 async def test_a_lock_that_outlasts_the_patience_is_one_sentence_and_transient(
@@ -174,9 +174,9 @@ async def test_a_lock_that_outlasts_the_patience_is_one_sentence_and_transient(
 ) -> None:
     monkeypatch.setattr(writer, "BUSY_TIMEOUT_SECONDS", 0.05)
     async with SQLiteStore(path) as store:
-        await store.migrate()
+        await store.schema.migrate()
         with another_process_writing(path) as process:
-            for attempt in (store.put([a_message()]), store.migrate(), store.leave("nobody")):
+            for attempt in (store.outbox.put([a_message()]), store.schema.migrate(), store.lanes.leave("nobody")):
                 with pytest.raises(StoreUnavailable, match=r"is locked by another process .* left open\.") as caught:
                     await attempt
                 assert caught.value.transient
@@ -184,7 +184,7 @@ async def test_a_lock_that_outlasts_the_patience_is_one_sentence_and_transient(
                 assert "\n" not in str(caught.value)
             await asyncio.to_thread(let_go, process)
         await put(store, "a")
-        assert [record.message.key for record in await store.find(Query())] == ["theirs", "a"]
+        assert [record.message.key for record in await store.ops.find(Query())] == ["theirs", "a"]
 
 
 # ── closed ──
@@ -202,7 +202,7 @@ async def test_a_store_that_was_never_used_closes(path: Path) -> None:
 
 async def test_a_closed_store_says_so(store: SQLiteStore) -> None:
     await store.close()
-    for ask in (store.check, store.lanes, lambda: store.put([a_message()])):
+    for ask in (store.schema.check, store.lanes.all, lambda: store.outbox.put([a_message()])):
         with pytest.raises(PostroomError, match="closed"):
             await asyncio.wait_for(ask(), 10)
 
@@ -213,7 +213,7 @@ async def test_a_closed_store_says_so(store: SQLiteStore) -> None:
 async def test_a_file_that_is_no_database_is_one_sentence(path: Path) -> None:
     path.write_text("Dear diary, today I wrote no database.\n" * 100)  # noqa: ASYNC240 - it is the test that waits
     async with SQLiteStore(path) as store:
-        for ask in (store.migrate, store.check):
+        for ask in (store.schema.migrate, store.schema.check):
             with pytest.raises(StoreError, match="is no healthy SQLite database") as caught:
                 await ask()
             assert "\n" not in str(caught.value)
@@ -224,14 +224,14 @@ async def test_a_file_that_is_no_database_is_one_sentence(path: Path) -> None:
 async def test_a_folder_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
     async with SQLiteStore(tmp_path / "nowhere" / "post.db") as store:
         with pytest.raises(StoreUnavailable, match="check that its folder exists"):
-            await store.migrate()
+            await store.schema.migrate()
 
 
 async def test_a_file_that_goes_and_comes_is_opened_anew_by_the_next_call(tmp_path: Path) -> None:
     folder = tmp_path / "late"
     async with SQLiteStore(folder / "post.db") as store:
         with pytest.raises(StoreUnavailable):
-            await store.migrate()
+            await store.schema.migrate()
         folder.mkdir()
-        await store.migrate()
+        await store.schema.migrate()
         await put(store, "a")

@@ -21,7 +21,7 @@ PAGE = (Path(__file__).parents[3] / "docs/how-to/upgrade.md").read_text()
 
 
 async def put_and_wait(store: Store, came: list[str], key: str) -> None:
-    await store.put([Message("order.paid", key=key, data=1)])
+    await store.outbox.put([Message("order.paid", key=key, data=1)])
     async with asyncio.timeout(60):
         while key not in came:
             await asyncio.sleep(0.01)
@@ -38,7 +38,7 @@ async def test_a_relay_goes_on_while_the_tables_are_migrated_and_after_it(
         came.append(str(message.key))
 
     async with home.open() as store, home.open() as another:
-        assert list((await store.migrate()).applied) == ["0001_outbox"]
+        assert list((await store.schema.migrate()).applied) == ["0001_outbox"]
         relay = Relay(store, [Route(to=LocalPublisher(deliver))])
         running = asyncio.create_task(relay.run())
         await put_and_wait(another, came, "before")
@@ -58,12 +58,12 @@ async def test_a_service_of_an_older_postroom_may_put_into_newer_tables_and_a_re
     home: Home, tmp_path: Path
 ) -> None:
     async with home.open() as store:
-        await store.migrate()
+        await store.schema.migrate()
         newer = (
             "INSERT INTO outbox_schema (version, name, applied_at) SELECT 3, 'x', max(applied_at) FROM outbox_schema"
         )
         home.sql(newer)
-        await store.put([Message("order.paid", key="a", data=1)])
+        await store.outbox.put([Message("order.paid", key="a", data=1)])
         assert home.sql("SELECT count(*) FROM outbox") == [(1,)]
     said = Desk(tmp_path)("relay", "--to", "null://", "--drain", store=home.url)
     said.refuses("are at version 3, newer than the 2 this Postroom knows", "pip install --upgrade postroom", code=1)

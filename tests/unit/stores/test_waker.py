@@ -23,7 +23,7 @@ from postroom.testing.contracts.watch import watched
 @pytest.fixture
 async def store(postgres_database: str) -> AsyncIterator[PostgresStore]:
     async with PostgresStore(postgres_database) as store:
-        await store.migrate()
+        await store.schema.migrate()
         yield store
 
 
@@ -61,7 +61,7 @@ async def test_a_put_alone_notifies_nobody_from_within_its_transaction(
 ) -> None:
     """NOTIFY in the producer's transaction would make all commits of the database wait for each other."""
     async with watched(store) as woken:
-        await store.put([Message("order.paid", key="7")])
+        await store.outbox.put([Message("order.paid", key="7")])
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(woken(), 0.5)
 

@@ -41,7 +41,7 @@ def suite(pytester: pytest.Pytester) -> pytest.Pytester:
 
     async def migrate() -> None:
         async with open_store(f"sqlite:///{pytester.path / 'shop.db'}") as store:
-            await store.migrate()
+            await store.schema.migrate()
 
     asyncio.run(migrate())
     return pytester

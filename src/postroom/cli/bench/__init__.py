@@ -110,7 +110,7 @@ async def _bench(place: Place, target: str, load: Load, config: RelayConfig, rat
 
 async def _check(store: Store, load: Load) -> None:
     """A rate means nothing when messages were refused."""
-    if dead := (await store.counts()).by_status.get("dead", 0):
-        (one,) = await store.find(Query(status="dead", limit=1))
+    if dead := (await store.ops.counts()).by_status.get("dead", 0):
+        (one,) = await store.ops.find(Query(status="dead", limit=1))
         said = f"{one.last_error_code}: {without_trace(one.last_error or '')}".rstrip(": ")
         raise click.ClickException(f"{dead:,} of {load.messages:,} messages did not get through ({said})")

@@ -14,7 +14,7 @@ from postroom.cli.session import Session
 from postroom.config.tables import NAME_MAX, TableNames
 from postroom.contracts.store import Store
 from postroom.errors import SchemaMismatch
-from postroom.stores import drop_tables, open_store, sqlite_path
+from postroom.stores import open_store, sqlite_path
 from postroom.urls import redact, split_scheme
 
 PREFIX = "postroom_bench"
@@ -58,7 +58,7 @@ class Place:
 
     async def clean(self) -> None:
         """Drop what a run left behind that was killed."""
-        await drop_tables(self.url, self.tables)
+        await self._drop()
         say(f"Dropped {self.tables.prefix} and its kin from {self.shown_url}, if they were there.")
 
     @asynccontextmanager
@@ -68,27 +68,31 @@ class Place:
             await self._refuse_what_is_there()
         try:
             async with self.open() as store:
-                await store.migrate()
+                await store.schema.migrate()
             say(f"Measuring in {self.shown_url}, in tables of its own: {self.tables.prefix} and its kin.")
             yield
         finally:
             if new:
                 self._remove_file()
             else:
-                await drop_tables(self.url, self.tables)
+                await self._drop()
                 say(f"Dropped {self.tables.prefix} and its kin.")
 
     async def _refuse_what_is_there(self) -> None:
         """Another run's tables are not ours to fill, nor to drop."""
         async with self.open() as store:
             try:
-                await store.check()
+                await store.schema.check()
             except SchemaMismatch:
                 return
         raise click.ClickException(
             f"{self.tables.prefix} is in {self.shown_url} already: another `postroom bench` runs there, or one was killed; "
             "when none runs, drop its tables with `postroom bench --clean`"
         )
+
+    async def _drop(self) -> None:
+        async with self.open() as store:
+            await store.schema.drop()
 
     def _remove_file(self) -> None:
         if self.file is not None and self.file.exists():

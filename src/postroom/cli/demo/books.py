@@ -100,12 +100,12 @@ async def read(place: Place, connection: Any, store: Store, inbox: InboxStore) -
     orders, effects, deliveries = await asyncio.to_thread(own)
     counts = await inbox.counts()
     handled = {name: counts.get(name, {}).get("handled", 0) for name in EFFECTS}
-    records = await store.find(Query())
+    records = await store.ops.find(Query())
     return Books(
         orders=orders,
         records=records,
         effects=effects,
         handled=handled,
         deliveries=deliveries,
-        lanes=await store.lanes(),
+        lanes=await store.lanes.all(),
     )

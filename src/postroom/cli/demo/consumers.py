@@ -10,7 +10,7 @@ from typing import Any
 
 from postroom.cli.demo.place import Place
 from postroom.cli.demo.shop import PLACED, order_of, type_of
-from postroom.contracts.inbox import InboxStore
+from postroom.contracts.store import Store
 from postroom.contracts.transport import Consumer, ConsumerCapabilities, ConsumerOptions, Delivery
 from postroom.inbox import Inbox, InboxWorker
 from postroom.message import Message
@@ -22,7 +22,7 @@ WRITES = {
 }
 
 
-def reception_of(name: str, place: Place, store: InboxStore, *, broker: str, run: str) -> InboxWorker:
+def reception_of(name: str, place: Place, store: Store, *, broker: str, run: str) -> InboxWorker:
     """What runs this consumer."""
     kind = type_of(PLACED, run)
     options = ConsumerOptions(group=f"postroom-demo-{name}-{run}")

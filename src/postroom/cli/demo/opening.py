@@ -17,7 +17,7 @@ from postroom.cli.demo.tables import tables_of
 from postroom.cli.demo.world import World
 from postroom.contracts.transport import TransportOptions
 from postroom.inbox import InboxWorker
-from postroom.stores import open_inbox_store
+from postroom.stores import open_store
 from postroom.transports import honoured, open_publisher
 
 
@@ -29,7 +29,7 @@ async def opened(place: Place, to: str | None, stage: Stage) -> AsyncIterator[Wo
     async with AsyncExitStack() as stack:
         # Before any table is made: a wrong URL, or a package that is missing, is told at once.
         broker = open_publisher(url, TransportOptions(source=SOURCE).only(honoured(url)))
-        inbox = open_inbox_store(place.url, tables=TABLES)
+        inbox = open_store(place.url, tables=TABLES)
         receptions = [reception_of(name, place, inbox, broker=url, run=run) for name in EFFECTS]
         await stack.enter_async_context(tables_of(place))
         store = await stack.enter_async_context(place.open())

@@ -99,7 +99,7 @@ async def _a_message_is_poison(world: World, relay: RelayProcess) -> None:
     await relay.tell(refused=None)
     stage.tell(Line("person", "mends what was wrong with it", style="cyan"))
     await world.pause(2)
-    await world.store.requeue(Query(ids=[parked.record(POISON).message.id]))
+    await world.store.ops.requeue(Query(ids=[parked.record(POISON).message.id]))
     stage.tell(Line("person", "postroom requeue --status dead", style="cyan"))
     await _all_is_done(world)
     stage.mend("released: both of Barbara's orders went, in order")

@@ -12,7 +12,7 @@ import click
 
 from postroom.cli.demo.place import SQLITE, TABLES, Place
 from postroom.cli.notes import say
-from postroom.stores import drop_tables, sqlite_path
+from postroom.stores import open_store, sqlite_path
 from postroom.urls import redact
 
 _LINE = "(place {serial}, number INTEGER NOT NULL, customer TEXT NOT NULL, amount INTEGER NOT NULL)"
@@ -34,7 +34,7 @@ async def tables_of(place: Place) -> AsyncIterator[None]:
         _refuse(place)
     try:
         async with place.open() as store:
-            await store.migrate()
+            await store.schema.migrate()
         await _create(place)
         yield
     finally:
@@ -50,7 +50,7 @@ async def clean(place: Place) -> None:
         with place.answering(), closing(place.connect()) as connection, place.transaction(connection):
             for name in SCHEMA:
                 connection.execute(place.sql(f"DROP TABLE IF EXISTS {{{name}}}"))
-        await drop_tables(place.url, TABLES)
+        await _drop(place)
         say(f"Dropped the tables {TABLES.prefix}… from {redact(place.url)}.")
 
 
@@ -62,7 +62,7 @@ async def _create(place: Place) -> None:
                 connection.execute(place.sql(f"CREATE TABLE {{{name}}} {made}"))
     except Exception as exc:
         # Without Postroom's tables there are none of ours: what is called so now is somebody else's, and stays.
-        await drop_tables(place.url, TABLES)
+        await _drop(place)
         said = f"{type(exc).__name__}: {exc}".splitlines()[0]
         raise click.ClickException(f"The demo cannot make its tables in {redact(place.url)} ({said})") from exc
 
@@ -91,3 +91,8 @@ def _remove(place: Place, file: Path) -> None:
         file.with_name(file.name + ending).unlink(missing_ok=True)
     if not place.quiet:
         say(f"Removed {file}, which was not there before.")
+
+
+async def _drop(place: Place) -> None:
+    async with open_store(place.url, tables=TABLES) as store:
+        await store.schema.drop()

@@ -20,7 +20,6 @@ from postroom.cli.demo.shop import CreditRefused, Order, Shop, order_of
 from postroom.cli.demo.stage import Stage
 from postroom.cli.demo.telling import Line, changes
 from postroom.clock import monotonic
-from postroom.contracts.inbox import InboxStore
 from postroom.contracts.store import Store
 from postroom.contracts.transport import Envelope, Publisher, Sent
 from postroom.message import Message
@@ -41,7 +40,7 @@ class World:
     to: str | None
     """The broker's URL; None: in this process."""
     store: Store
-    inbox: InboxStore
+    inbox: Store
     shop: Shop
     eye: Any
     """A connection of its own, to read with."""
@@ -84,7 +83,7 @@ class World:
 
     async def read(self) -> Books:
         """The books, read anew from the stores."""
-        return await read(self.place, self.eye, self.store, self.inbox)
+        return await read(self.place, self.eye, self.store, self.inbox.inbox)
 
     async def until(self, happened: Callable[[Books], bool], what: str) -> Books:
         """Wait until the books stand like this; how they stand then."""

@@ -73,4 +73,4 @@ def _is_forgotten(created_at: datetime) -> bool:
 
 async def _requeue(url: str, ids: list[UUID]) -> int:
     async with open_store(url, tables=conf().tables) as store:
-        return await store.requeue(Query(ids=tuple(ids)))
+        return await store.ops.requeue(Query(ids=tuple(ids)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -44,6 +44,18 @@ class Awaitable:
         # As in psycopg; what may be prepared is left to Django.
         await cursor.execute(_text(query), parameters)
         return cursor
+
+
+class Lent:
+    """Lends Django's connection to a part of a store: what the part does is in the transaction that is open there."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = Awaitable.of(connection)
+
+    async def run(self, work: Callable[[Any], Any]) -> Any:
+        return await work(self._connection)
+
+    ask = run
 
 
 class AwaitableCursor:

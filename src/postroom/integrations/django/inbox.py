@@ -20,6 +20,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, connectio
 from postroom.clock import utcnow
 from postroom.config.tables import TableNames
 from postroom.contracts.inbox import InboxStore
+from postroom.contracts.store import Store
 from postroom.contracts.transport import Identity
 from postroom.errors import StoreUnavailable
 from postroom.handles.mysql import IN_TRANSACTION as MYSQL_IN_TRANSACTION
@@ -120,8 +121,29 @@ class DjangoTransaction:
         return backquoted(text) if self.handle.vendor == "mysql" else text
 
 
+class DjangoStore:
+    """A store whose sync handlers run in Django's transactions. All else is the inner store's own."""
+
+    def __init__(self, inner: Store, alias: str, tables: TableNames) -> None:
+        self._inner, self.inbox = inner, DjangoInbox(inner.inbox, alias, tables)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def close(self) -> None:
+        """Close the inner store, and the connections of the threads that handled."""
+        await asyncio.to_thread(self.inbox.hang_up)
+        await self._inner.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+
 class DjangoInbox:
-    """An inbox's store whose sync handlers run in `transaction.atomic` of one database. All else is the store's own."""
+    """An inbox whose sync handlers run in `transaction.atomic` of one database. All else is the store's own."""
 
     def __init__(self, inner: InboxStore, alias: str, tables: TableNames) -> None:
         self._inner, self._alias, self._tables = inner, alias, tables
@@ -150,18 +172,8 @@ class DjangoInbox:
                 raise
             raise _away(self._alias, exc) from exc
 
-    async def close(self) -> None:
-        """Close also the connections of the threads that handled: nobody is left to use them."""
-        await asyncio.to_thread(self._hang_up)
-        await self._inner.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self.close()
-
-    def _hang_up(self) -> None:
+    def hang_up(self) -> None:
+        """Close the connections of the threads that handled: nobody is left to use them."""
         while self._used:
             _, connection = self._used.popitem()
             connection.inc_thread_sharing()

@@ -18,7 +18,7 @@ from postroom.clock import utcnow
 from postroom.config.tables import TableNames
 from postroom.errors import ConfigError, MissingDependency, PostroomError
 from postroom.integrations.django.addresses import store_url, unsupported
-from postroom.integrations.django.awaiting import Awaitable, at_once
+from postroom.integrations.django.awaiting import Awaitable, Lent, at_once
 from postroom.integrations.django.conf import conf
 from postroom.integrations.django.dropping import drop
 from postroom.stores.sql.files import backquoted, rename
@@ -94,13 +94,13 @@ def _sqlite(connection: Any, tables: TableNames, shown: str) -> None:
 
 def _postgres(connection: Any, tables: TableNames, shown: str) -> None:
     try:
-        from postroom.stores.postgres.schema import Schema
+        from postroom.stores.postgres.schema import PostgresSchema
     except ImportError as exc:
         raise MissingDependency(
             "PostgreSQL needs the driver psycopg 3, which is not installed: run `pip install 'postroom[postgres]'`.",
             extra="postgres",
         ) from exc
-    at_once(Schema(tables, None).migrate(Awaitable.of(connection), shown))
+    at_once(PostgresSchema(Lent(connection), tables, None, shown).migrate())
 
 
 def _mysql(connection: Any, tables: TableNames, shown: str) -> None:

@@ -41,7 +41,7 @@ class PostgresStore:
     ) -> None:
         tables = tables or TableNames()
         connections, statements = Connections(url, tables, name), Statements(tables)
-        self.schema = PostgresSchema(connections, statements, lanes)
+        self.schema = PostgresSchema(connections, tables, lanes, connections.shown)
         self.outbox = PostgresOutbox(connections, statements)
         self.lanes = PostgresLanes(connections, statements)
         self.inbox = PostgresInbox(connections, Statements(tables, INBOX_FILES))

@@ -6,10 +6,11 @@ from zlib import crc32
 
 from psycopg import sql
 
+from postroom.config.tables import TableNames
 from postroom.contracts.schema import Migration
 from postroom.errors import StoreError
-from postroom.stores.postgres.connections import Connection, Connections
-from postroom.stores.postgres.statements import Part, Statements, in_transaction
+from postroom.stores.postgres.connections import Connection
+from postroom.stores.postgres.statements import Running, in_transaction
 from postroom.stores.sql.drop import drop_statements
 from postroom.stores.sql.files import read, rename
 from postroom.stores.sql.migrations import SINCE, VERSIONS, newest, not_ours, other_lanes, pending, require
@@ -17,13 +18,12 @@ from postroom.stores.sql.migrations import SINCE, VERSIONS, newest, not_ours, ot
 PACKAGE = "postroom.stores.postgres"
 
 
-class PostgresSchema(Part):
+class PostgresSchema:
     """See `postroom.contracts.schema` for what each method promises."""
 
-    def __init__(self, connections: Connections, statements: Statements, lanes: int | None) -> None:
-        super().__init__(connections, statements)
-        tables = self._tables = connections.tables
-        self._store, self._lanes = connections.shown, lanes
+    def __init__(self, connections: Running, tables: TableNames, lanes: int | None, store: str) -> None:
+        self.connections = connections
+        self._tables, self._lanes, self._store = tables, lanes, store
         names = (name for name in (tables.schema, tables.name("schema")) if name is not None)
         self._versions = sql.Identifier(*names)
 

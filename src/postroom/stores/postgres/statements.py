@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from psycopg import AsyncCursor
 
@@ -18,7 +18,7 @@ INBOX_FILES = ("sql/inbox.sql",)
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
-APart = TypeVar("APart", bound="Part")
+APart = TypeVar("APart", bound="OnConnections")
 
 
 class Statements:
@@ -45,6 +45,20 @@ class Statements:
     async def rows(self, connection: Connection, name: str, /, **parameters: Any) -> list[tuple[Any, ...]]:
         """Run one statement and fetch what it returns."""
         return await (await self.run(connection, name, **parameters)).fetchall()
+
+
+class Running(Protocol):
+    """Runs work on a connection, in a transaction. `Connections` does, and so does who lends one connection."""
+
+    async def run(self, work: Callable[[Connection], Awaitable[Result]]) -> Result: ...
+    async def ask(self, work: Callable[[Connection], Awaitable[Result]]) -> Result: ...
+
+
+class OnConnections(Protocol):
+    """What has methods that run on connections."""
+
+    @property
+    def connections(self) -> Running: ...
 
 
 class Part:

@@ -82,8 +82,8 @@ async def put(store: Store, *keys: str | None) -> list[int]:
     """Put a message for each key, one transaction each; their seqs in order."""
     messages = [a_message(key=key) for key in keys]
     for message in messages:
-        await store.put([message])
-    found = await store.find(Query(ids=[message.id for message in messages]))
+        await store.outbox.put([message])
+    found = await store.ops.find(Query(ids=[message.id for message in messages]))
     return [record.seq for record in found]
 
 
@@ -95,12 +95,12 @@ class Relay:
         self.lanes: dict[int, int] = {}
 
     async def take(self, *, limit: int = 10_000, now: datetime = NOON) -> dict[int, int]:
-        taken = await self.store.take(self.owner, limit=limit, lease=LEASE, lost=lost, now=now)
+        taken = await self.store.lanes.take(self.owner, limit=limit, lease=LEASE, lost=lost, now=now)
         self.lanes |= {lane.lane: lane.epoch for lane in taken}
         return self.lanes
 
     async def claim(self, *, limit: int = 100, now: datetime = NOON) -> list[Claim]:
-        return list(await self.store.claim(self.owner, self.lanes, limit=limit, now=now))
+        return list(await self.store.outbox.claim(self.owner, self.lanes, limit=limit, now=now))
 
     async def seqs(self, *, limit: int = 100, now: datetime = NOON) -> list[int]:
         """Claim, and say what came: every seq, in order."""
@@ -113,7 +113,7 @@ class Relay:
             Settlement(claim, {claimed.seq: given for claimed in claim.messages}, isinstance(given, Published))
             for claim in claims
         ]
-        answers = set((await self.store.settle(settlements, now=now)).values())
+        answers = set((await self.store.outbox.settle(settlements, now=now)).values())
         assert len(answers) == 1, f"expected one answer for all claims, got {answers}"
         return answers.pop()
 
@@ -121,7 +121,7 @@ class Relay:
         self, claims: Sequence[Claim], verdicts: Mapping[int, Verdict], *, now: datetime = NOON
     ) -> None:
         """Settle by seq; what is not named is unsent."""
-        answers = await self.store.settle([Settlement(claim, verdicts) for claim in claims], now=now)
+        answers = await self.store.outbox.settle([Settlement(claim, verdicts) for claim in claims], now=now)
         assert set(answers.values()) == {"settled"}
 
     async def drain(self, *, limit: int = 100, now: datetime = NOON, rounds: int = 1000) -> list[int]:
@@ -146,12 +146,12 @@ async def a_relay(store: Store, owner: str = "relay-a", *, now: datetime = NOON)
 async def lanes_of(relay: Relay, keys: Sequence[str]) -> dict[str, int]:
     """The lane of each key, whatever hash the store uses: put a message for each, claim them, drop them."""
     messages = [a_message(key=key) for key in keys]
-    await relay.store.put(messages)
+    await relay.store.outbox.put(messages)
     # More than there are: a claim gives each lane a share of its limit.
     claims = await relay.claim(limit=1000)
     lanes = {claimed.message.id: claim.lane for claim in claims for claimed in claim.messages}
     await relay.settle(claims, Unsent())
-    await relay.store.discard(Query(ids=[message.id for message in messages]), now=NOON)
+    await relay.store.ops.discard(Query(ids=[message.id for message in messages]), now=NOON)
     return {key: lanes[message.id] for key, message in zip(keys, messages, strict=True)}
 
 
@@ -178,7 +178,7 @@ def seqs(claims: Sequence[Claim]) -> list[int]:
 
 async def statuses(store: Store, *of: int) -> list[str]:
     """The status of these seqs, in that order."""
-    by_seq = {record.seq: record.status for record in await store.find(Query())}
+    by_seq = {record.seq: record.status for record in await store.ops.find(Query())}
     return [by_seq[seq] for seq in of]
 
 

@@ -29,25 +29,25 @@ class LanesContract(StoreCase):
     """What `Lanes` promises: R5 to R10, R24."""
 
     async def test_every_lane_is_free_at_first(self, store: Store) -> None:
-        lanes = await store.lanes()
+        lanes = await store.lanes.all()
         assert [lane.lane for lane in lanes] == list(range(len(lanes)))
         assert {lane.owner for lane in lanes} == {None}
 
     async def test_a_lane_has_one_owner(self, store: Store) -> None:
         first = await a_relay(store, "relay-a")
-        assert len(first.lanes) == len(await store.lanes())
-        assert await store.take("relay-b", limit=1, lease=LEASE, lost=lost, now=NOON) == []
+        assert len(first.lanes) == len(await store.lanes.all())
+        assert await store.lanes.take("relay-b", limit=1, lease=LEASE, lost=lost, now=NOON) == []
 
     async def test_no_more_lanes_are_taken_than_asked_for(self, store: Store) -> None:
-        taken = await store.take("relay-a", limit=3, lease=LEASE, lost=lost, now=NOON)
+        taken = await store.lanes.take("relay-a", limit=3, lease=LEASE, lost=lost, now=NOON)
         assert len(taken) == 3
         assert {lane.owner for lane in taken} == {"relay-a"}
         assert {lane.lease_until for lane in taken} == {NOON + LEASE}
 
     async def test_a_lane_is_taken_over_when_its_lease_ran_out_and_not_before(self, store: Store) -> None:
         await a_relay(store, "relay-a")
-        assert await store.take("relay-b", limit=9, lease=LEASE, lost=lost, now=NOON + LEASE - SECOND) == []
-        taken = await store.take("relay-b", limit=9, lease=LEASE, lost=lost, now=NOON + LEASE + SECOND)
+        assert await store.lanes.take("relay-b", limit=9, lease=LEASE, lost=lost, now=NOON + LEASE - SECOND) == []
+        taken = await store.lanes.take("relay-b", limit=9, lease=LEASE, lost=lost, now=NOON + LEASE + SECOND)
         assert len(taken) == 9
 
     async def test_the_lanes_of_an_owner_known_to_be_gone_are_taken_at_once(self, store: Store) -> None:
@@ -55,24 +55,26 @@ class LanesContract(StoreCase):
         (seq,) = await put(store, "a")
         dead = await a_relay(store, "relay-a")
         claims = await dead.claim()
-        taken = await store.take("relay-b", limit=10_000, lease=LEASE, lost=lost, gone=["relay-a"], now=NOON + SECOND)
+        taken = await store.lanes.take(
+            "relay-b", limit=10_000, lease=LEASE, lost=lost, gone=["relay-a"], now=NOON + SECOND
+        )
         assert {lane.lane: lane.epoch for lane in taken} == {lane: epoch + 1 for lane, epoch in dead.lanes.items()}
-        assert {lane.owner for lane in await store.lanes()} == {"relay-b"}
+        assert {lane.owner for lane in await store.lanes.all()} == {"relay-b"}
         assert await statuses(store, seq) == ["failed"]
         assert await dead.settle(claims, now=NOON + SECOND) == "lost"
-        (record,) = await store.find(Query())
+        (record,) = await store.ops.find(Query())
         assert (record.attempts, record.last_error_code) == (1, "LEASE_LOST")
 
     async def test_the_lanes_of_those_who_are_not_gone_wait_for_their_lease(self, store: Store) -> None:
-        dead = await store.take("relay-a", limit=3, lease=LEASE, lost=lost, now=NOON)
+        dead = await store.lanes.take("relay-a", limit=3, lease=LEASE, lost=lost, now=NOON)
         await a_relay(store, "relay-b")
         gone = ["relay-a", "somebody-else"]
-        taken = await store.take("relay-c", limit=10_000, lease=LEASE, lost=lost, gone=gone, now=NOON + SECOND)
+        taken = await store.lanes.take("relay-c", limit=10_000, lease=LEASE, lost=lost, gone=gone, now=NOON + SECOND)
         assert {lane.lane for lane in taken} == {lane.lane for lane in dead}
 
     async def test_the_epoch_grows_with_each_taking(self, store: Store) -> None:
         first = await a_relay(store, "relay-a")
-        assert await store.release("relay-a", first.lanes) == frozenset(first.lanes)
+        assert await store.lanes.release("relay-a", first.lanes) == frozenset(first.lanes)
         second = await a_relay(store, "relay-b")
         third = await a_relay(store, "relay-a", now=NOON + 2 * LEASE)
         for lane in first.lanes:
@@ -80,30 +82,32 @@ class LanesContract(StoreCase):
 
     async def test_a_renewed_lease_holds(self, store: Store) -> None:
         relay = await a_relay(store, "relay-a")
-        renewed = await store.renew("relay-a", relay.lanes, lease=LEASE, now=NOON + LEASE - SECOND)
+        renewed = await store.lanes.renew("relay-a", relay.lanes, lease=LEASE, now=NOON + LEASE - SECOND)
         assert renewed == frozenset(relay.lanes)
-        assert await store.take("relay-b", limit=9, lease=LEASE, lost=lost, now=NOON + LEASE + SECOND) == []
+        assert await store.lanes.take("relay-b", limit=9, lease=LEASE, lost=lost, now=NOON + LEASE + SECOND) == []
 
     async def test_a_lost_lane_cannot_be_renewed(self, store: Store) -> None:
         stale = await a_relay(store, "relay-a")
         await a_relay(store, "relay-b", now=NOON + 2 * LEASE)
-        assert await store.renew("relay-a", stale.lanes, lease=LEASE, now=NOON + 2 * LEASE) == frozenset()
-        assert {lane.owner for lane in await store.lanes()} == {"relay-b"}
+        assert await store.lanes.renew("relay-a", stale.lanes, lease=LEASE, now=NOON + 2 * LEASE) == frozenset()
+        assert {lane.owner for lane in await store.lanes.all()} == {"relay-b"}
 
     async def test_a_lane_of_another_owner_cannot_be_renewed(self, store: Store) -> None:
         relay = await a_relay(store, "relay-a")
-        assert await store.renew("relay-b", relay.lanes, lease=LEASE, now=NOON) == frozenset()
+        assert await store.lanes.renew("relay-b", relay.lanes, lease=LEASE, now=NOON) == frozenset()
 
     async def test_a_lane_retaken_by_its_old_owner_is_not_renewed_at_the_old_epoch(self, store: Store) -> None:
         relay = await a_relay(store, "relay-a")
         old = dict(relay.lanes)
         await relay.take(now=NOON + 2 * LEASE)
-        assert await store.renew("relay-a", old, lease=LEASE, now=NOON + 2 * LEASE) == frozenset()
-        assert await store.renew("relay-a", relay.lanes, lease=LEASE, now=NOON + 2 * LEASE) == frozenset(relay.lanes)
+        assert await store.lanes.renew("relay-a", old, lease=LEASE, now=NOON + 2 * LEASE) == frozenset()
+        assert await store.lanes.renew("relay-a", relay.lanes, lease=LEASE, now=NOON + 2 * LEASE) == frozenset(
+            relay.lanes
+        )
 
     async def test_a_released_lane_is_free_at_once(self, store: Store) -> None:
         first = await a_relay(store, "relay-a")
-        assert await store.release("relay-a", first.lanes) == frozenset(first.lanes)
+        assert await store.lanes.release("relay-a", first.lanes) == frozenset(first.lanes)
         second = await a_relay(store, "relay-b")
         assert second.lanes.keys() == first.lanes.keys()
 
@@ -111,15 +115,15 @@ class LanesContract(StoreCase):
         await put(store, "a")
         relay = await a_relay(store)
         (claim,) = await relay.claim()
-        released = await store.release(relay.owner, relay.lanes)
+        released = await store.lanes.release(relay.owner, relay.lanes)
         assert released == frozenset(relay.lanes) - {claim.lane}
 
     async def test_a_lane_of_another_owner_or_epoch_is_not_released(self, store: Store) -> None:
         relay = await a_relay(store, "relay-a")
-        assert await store.release("relay-b", relay.lanes) == frozenset()
+        assert await store.lanes.release("relay-b", relay.lanes) == frozenset()
         older = {lane: epoch - 1 for lane, epoch in relay.lanes.items()}
-        assert await store.release("relay-a", older) == frozenset()
-        assert {lane.owner for lane in await store.lanes()} == {"relay-a"}
+        assert await store.lanes.release("relay-a", older) == frozenset()
+        assert {lane.owner for lane in await store.lanes.all()} == {"relay-a"}
 
     async def test_racing_relays_never_share_a_lane(self, store: Store) -> None:
         relays = [Relay(store, f"relay-{number}") for number in range(4)]
@@ -131,8 +135,8 @@ class LanesContract(StoreCase):
         written, relay, back = await put(store, "a", "b"), await a_relay(store), NOON - 60 * MINUTE
         claims = await relay.claim(limit=1)
         assert await relay.settle(claims, now=back) == "settled"
-        assert await store.renew("relay-a", relay.lanes, lease=LEASE, now=back) == frozenset(relay.lanes)
-        assert await store.take("relay-b", limit=9, lease=LEASE, lost=lost, now=back + SECOND) == []
+        assert await store.lanes.renew("relay-a", relay.lanes, lease=LEASE, now=back) == frozenset(relay.lanes)
+        assert await store.lanes.take("relay-b", limit=9, lease=LEASE, lost=lost, now=back + SECOND) == []
         claims += await relay.claim(now=back + SECOND)
         assert seqs(claims) == written
         # From its next beat on a lease counts by the new time: who dies after that is followed as soon as ever.
@@ -145,16 +149,16 @@ class LanesContract(StoreCase):
         """Nobody knows that it is dead: to give its lanes away sooner could give them to two."""
         await a_relay(store)
         for now in (NOON - 60 * MINUTE, NOON - SECOND):
-            assert await store.take("relay-b", limit=9, lease=LEASE, lost=lost, now=now) == []
-        assert len(await store.take("relay-b", limit=9, lease=LEASE, lost=lost, now=NOON + LEASE + SECOND)) == 9
+            assert await store.lanes.take("relay-b", limit=9, lease=LEASE, lost=lost, now=now) == []
+        assert len(await store.lanes.take("relay-b", limit=9, lease=LEASE, lost=lost, now=NOON + LEASE + SECOND)) == 9
 
     async def test_the_store_has_a_clock_of_its_own_for_leases(self, store: Store) -> None:
-        taken = await store.take("relay-a", limit=2, lease=MINUTE, lost=lost)
+        taken = await store.lanes.take("relay-a", limit=2, lease=MINUTE, lost=lost)
         assert len(taken) == 2
         lanes = {lane.lane: lane.epoch for lane in taken}
-        free = len(await store.lanes()) - 2
-        assert len(await store.take("relay-b", limit=10_000, lease=MINUTE, lost=lost)) == free
-        assert await store.renew("relay-a", lanes, lease=MINUTE) == frozenset(lanes)
+        free = len(await store.lanes.all()) - 2
+        assert len(await store.lanes.take("relay-b", limit=10_000, lease=MINUTE, lost=lost)) == free
+        assert await store.lanes.renew("relay-a", lanes, lease=MINUTE) == frozenset(lanes)
 
     # ── what a dead relay had in flight ──
 
@@ -163,7 +167,7 @@ class LanesContract(StoreCase):
         await (await a_relay(store, "relay-a")).claim()
         taken = NOON + 2 * LEASE
         heir = await a_relay(store, "relay-b", now=taken)
-        (record,) = await store.find(Query())
+        (record,) = await store.ops.find(Query())
         assert (record.attempts, record.status, record.last_error_code) == (1, "failed", "LEASE_LOST")
         assert await heir.seqs(now=taken + 29 * SECOND) == []
         assert await heir.seqs(now=taken + 31 * SECOND) == [seq]
@@ -174,24 +178,24 @@ class LanesContract(StoreCase):
         for number in range(times):
             relay = await a_relay(store, f"relay-{number}", now=now)
             lanes = relay.lanes
-            assert await store.claim(relay.owner, lanes, limit=100, alone=alone, now=now + 40 * SECOND)
+            assert await store.outbox.claim(relay.owner, lanes, limit=100, alone=alone, now=now + 40 * SECOND)
             now += 2 * LEASE
         heir = await a_relay(store, "heir", now=now)
         later = now + 40 * SECOND
-        await store.renew("heir", heir.lanes, lease=LEASE, now=later)
+        await store.lanes.renew("heir", heir.lanes, lease=LEASE, now=later)
         return heir, later
 
     async def test_what_was_lost_with_its_relay_too_often_is_buried(self, store: Store) -> None:
         await put(store, "a")
         await self.lose(store, 3, alone=True)
-        (record,) = await store.find(Query())
+        (record,) = await store.ops.find(Query())
         assert (record.status, record.last_error_code, record.attempts) == ("dead", "CRASH_LOOP", 3)
 
     async def test_who_is_lost_in_company_is_never_buried_for_it(self, store: Store) -> None:
         """Its last attempt is kept for a try of its own."""
         (seq,) = await put(store, "a")
         heir, later = await self.lose(store, 5)
-        (record,) = await store.find(Query())
+        (record,) = await store.ops.find(Query())
         assert (record.status, record.last_error_code, record.attempts) == ("failed", "LEASE_LOST", 2)
         assert await heir.seqs(now=later) == [seq]
 
@@ -201,9 +205,9 @@ class LanesContract(StoreCase):
         relay = await a_relay(store, "relay-a")
         for _ in range(2):
             await relay.settle(await relay.claim(), Retry(timedelta(0), "TIMEOUT"))
-        assert await store.claim("relay-a", relay.lanes, limit=1, alone=True, now=NOON)
+        assert await store.outbox.claim("relay-a", relay.lanes, limit=1, alone=True, now=NOON)
         await a_relay(store, "relay-b", now=NOON + 2 * LEASE)
-        (record,) = await store.find(Query())
+        (record,) = await store.ops.find(Query())
         assert (record.status, record.attempts) == ("failed", 2)
 
     async def test_what_was_lost_once_with_its_relay_travels_together(self, store: Store) -> None:
@@ -225,7 +229,7 @@ class LanesContract(StoreCase):
         assert came == written
 
     async def test_one_that_was_lost_is_still_a_suspect_when_it_was_handed_back(self, store: Store) -> None:
-        await store.put([a_message(key=None)])
+        await store.outbox.put([a_message(key=None)])
         heir, later = await self.lose(store, 1)
         for _ in range(2):
             (claim,) = await heir.claim(now=later)
@@ -249,7 +253,7 @@ class LanesContract(StoreCase):
         await a_relay(store, "relay-b", now=NOON + 2 * LEASE)
         assert await zombie.settle(claims, now=NOON + 2 * LEASE) == "lost"
         assert await statuses(store, seq) == ["failed"]
-        (record,) = await store.find(Query())
+        (record,) = await store.ops.find(Query())
         assert record.attempts == 1
 
     async def test_a_stale_batch_of_the_same_owner_changes_nothing(self, store: Store) -> None:
@@ -264,16 +268,16 @@ class LanesContract(StoreCase):
 
     async def test_a_relay_is_known_from_joining_to_leaving(self, store: Store) -> None:
         info = RelayInfo(owner="relay-a", name="a", host="here", pid=7, version="1", process="boot pid:[1] 9")
-        await store.join(info, now=NOON)
-        await store.join(info, now=NOON + SECOND)
-        (seen,) = await store.relays()
+        await store.lanes.join(info, now=NOON)
+        await store.lanes.join(info, now=NOON + SECOND)
+        (seen,) = await store.lanes.relays()
         assert (seen.owner, seen.name, seen.host, seen.pid, seen.version) == ("relay-a", "a", "here", 7, "1")
         assert seen.process == "boot pid:[1] 9"
         assert seen.seen_at == NOON + SECOND
-        await store.leave("relay-a")
-        assert list(await store.relays()) == []
+        await store.lanes.leave("relay-a")
+        assert list(await store.lanes.relays()) == []
 
     async def test_the_store_has_a_clock_of_its_own_for_heartbeats(self, store: Store) -> None:
-        await store.join(RelayInfo(owner="relay-a", name="a"))
-        (seen,) = await store.relays()
+        await store.lanes.join(RelayInfo(owner="relay-a", name="a"))
+        (seen,) = await store.lanes.relays()
         assert seen.seen_at is not None

@@ -52,23 +52,21 @@ class OutageContract:
         with read_only():
             for _ in range(2):
                 with pytest.raises(StoreUnavailable):
-                    await store.put([a_message()])
+                    await store.outbox.put([a_message()])
                 with pytest.raises(StoreUnavailable):
-                    await store.settle(settlements, now=NOON)
+                    await store.outbox.settle(settlements, now=NOON)
                 with pytest.raises(StoreUnavailable):
-                    await store.join(RelayInfo(owner="relay-a", name="a"), now=NOON)
+                    await store.lanes.join(RelayInfo(owner="relay-a", name="a"), now=NOON)
                 with pytest.raises(StoreUnavailable):
-                    await store.renew("relay-a", relay.lanes, lease=LEASE, now=NOON)
-        assert await store.renew("relay-a", relay.lanes, lease=LEASE, now=NOON) == relay.lanes.keys()
-        assert set((await store.settle(settlements, now=NOON)).values()) == {"settled"}
+                    await store.lanes.renew("relay-a", relay.lanes, lease=LEASE, now=NOON)
+        assert await store.lanes.renew("relay-a", relay.lanes, lease=LEASE, now=NOON) == relay.lanes.keys()
+        assert set((await store.outbox.settle(settlements, now=NOON)).values()) == {"settled"}
         assert await statuses(store, seq) == ["published"]
         (second,) = await put(store, "a")
         assert seqs(await relay.claim()) == [second]
 
-    async def test_an_inbox_that_is_read_only_is_away_and_comes_back(
-        self, inbox: InboxStore, read_only: ReadOnly
-    ) -> None:
-        event, delivery = an_event(), Delivery(a_message(), "shop", "orders")
+    async def test_an_inbox_that_is_read_only_is_away_and_comes_back(self, store: Store, read_only: ReadOnly) -> None:
+        inbox, event, delivery = store.inbox, an_event(), Delivery(a_message(), "shop", "orders")
         with read_only():
             for _ in range(2):
                 with pytest.raises(StoreUnavailable):
@@ -91,23 +89,23 @@ class OutageContract:
         relay = Relay(store, [Route(to=MemoryPublisher(broker, topic="orders"))], config=_brisk())
         running = asyncio.create_task(relay.run())
         try:
-            await store.put([a_message(key="a", data=1)])
+            await store.outbox.put([a_message(key="a", data=1)])
             await until_async(lambda: len(broker.topics["orders"]) == 1)
             with read_only():
                 await asyncio.sleep(1.5)  # a few of its polls and beats
                 assert not running.done()
             with suppress(StoreUnavailable):  # a connection on which the relay only read meanwhile
-                await store.put([a_message(key="a", data=2)])
-            await store.put([a_message(key="a", data=3)])
+                await store.outbox.put([a_message(key="a", data=2)])
+            await store.outbox.put([a_message(key="a", data=3)])
             await until_async(lambda: 3 in [message.data for message in broker.topics["orders"]])
         finally:
             relay.stop()
             await running
-        assert {record.status for record in await store.find(Query())} == {"published"}
+        assert {record.status for record in await store.ops.find(Query())} == {"published"}
 
     @pytest.mark.parametrize("is_async", [True, False])
     async def test_a_consumer_outlives_it_and_no_try_is_counted(
-        self, inbox: InboxStore, read_only: ReadOnly, is_async: bool
+        self, store: Store, read_only: ReadOnly, is_async: bool
     ) -> None:
         broker, handled = MemoryBroker(), list[object]()
         billing = Inbox("billing")
@@ -119,7 +117,7 @@ class OutageContract:
             handled.append(message.data)
 
         billing.on("order.paid")(charge if is_async else charge_blocking)
-        reception = InboxWorker(billing, inbox, MemoryConsumer(broker, "orders", group="billing"))
+        reception = InboxWorker(billing, store, MemoryConsumer(broker, "orders", group="billing"))
         broker.topics["orders"].append(a_message(data=1))
         with read_only():
             running = asyncio.create_task(reception.run())
@@ -131,7 +129,7 @@ class OutageContract:
             reception.stop()
             await running
         assert reception.tally.done == {"handled": 1}
-        assert await inbox.counts() == {"billing": {"handled": 1}}
+        assert await store.inbox.counts() == {"billing": {"handled": 1}}
 
 
 def _remember(inbox: InboxStore, event: Any) -> bool:

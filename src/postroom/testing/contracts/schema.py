@@ -14,15 +14,15 @@ class SchemaContract(StoreCase):
 
     async def test_migrating_again_changes_nothing(self, store: Store) -> None:
         await put(store, "a")
-        again = await store.migrate()
+        again = await store.schema.migrate()
         assert again.applied == () or list(again.applied) == []
         assert again.before == again.after
-        assert len(await store.find(Query())) == 1
+        assert len(await store.ops.find(Query())) == 1
 
     async def test_two_migrations_at_once_are_one(self, store: Store) -> None:
-        both = await asyncio.gather(store.migrate(), store.migrate())
+        both = await asyncio.gather(store.schema.migrate(), store.schema.migrate())
         assert {one.after for one in both} == {both[0].after}
-        await store.check()
+        await store.schema.check()
 
     async def test_a_migrated_store_passes_its_check(self, store: Store) -> None:
-        await store.check()
+        await store.schema.check()

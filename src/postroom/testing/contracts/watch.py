@@ -28,9 +28,9 @@ class WatchContract(StoreCase):
     async def test_a_watch_tells_when_a_relay_comes_and_when_lanes_are_free_again(self, store: Store) -> None:
         relay = await a_relay(store)
         async with watched(store) as woken:
-            await store.join(RelayInfo(owner="another", name="another"))
+            await store.lanes.join(RelayInfo(owner="another", name="another"))
             await woken()
-            await store.release(relay.owner, relay.lanes)
+            await store.lanes.release(relay.owner, relay.lanes)
             await woken()
 
     @needs("notices_relays")
@@ -39,7 +39,7 @@ class WatchContract(StoreCase):
         relay = await a_relay(store)
         await relay.settle(await relay.claim(), Buried("REJECTED"))
         async with watched(store) as woken:
-            await store.requeue(Query(status="dead"))
+            await store.ops.requeue(Query(status="dead"))
             await woken()
 
 
@@ -56,7 +56,7 @@ async def watched(store: Store) -> AsyncIterator[Callable[[], Awaitable[None]]]:
             raise AssertionError("the watch said nothing") from None
         told.clear()
 
-    watching = asyncio.create_task(store.watch(told.set))
+    watching = asyncio.create_task(store.outbox.watch(told.set))
     try:
         await woken()
         yield woken

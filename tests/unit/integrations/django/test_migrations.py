@@ -24,7 +24,7 @@ VERSIONS = "SELECT version, name FROM outbox_schema ORDER BY version"
 
 async def test_migrate_makes_the_very_tables_that_init_makes(home: Home) -> None:
     async with home.open() as store:
-        await store.migrate()
+        await store.schema.migrate()
     made, versions, lanes = catalogue(home), home.sql(VERSIONS), home.sql("SELECT count(*) FROM outbox_lane")
     await drop_tables(home.url, TableNames())
     assert not catalogue(home)
@@ -36,19 +36,19 @@ async def test_migrate_makes_the_very_tables_that_init_makes(home: Home) -> None
     assert home.sql(VERSIONS) == versions
     assert home.sql("SELECT count(*) FROM outbox_lane") == lanes
     async with home.open() as store:
-        await store.check()
-        assert (await store.migrate()).applied == []
+        await store.schema.check()
+        assert (await store.schema.migrate()).applied == []
 
 
 async def test_migrate_after_init_changes_nothing_and_keeps_what_was_put(home: Home) -> None:
     async with home.open() as store:
-        await store.migrate()
-        async with store.transaction() as tx:
+        await store.schema.migrate()
+        async with store.outbox.transaction() as tx:
             await Outbox().put(tx, Message("order.placed", key="order-7"))
         before = catalogue(home)
         Project.on(home.url).done("migrate", "postroom")
         assert catalogue(home) == before
-        assert [record.message.key for record in await store.find(Query())] == ["order-7"]
+        assert [record.message.key for record in await store.ops.find(Query())] == ["order-7"]
 
 
 @pytest.mark.parametrize("dialect", ["sqlite", "postgres", "mysql"])

@@ -33,7 +33,7 @@ def project(home: Home, tmp_path: Path) -> Project:
 
 async def made_by_init(home: Home) -> None:
     async with home.open() as store:
-        await store.migrate()
+        await store.schema.migrate()
 
 
 async def test_autogenerate_makes_our_tables_by_our_own_migrations_and_then_leaves_them_alone(
@@ -99,7 +99,7 @@ async def test_the_printed_sql_makes_the_same_tables(project: Project, home: Hom
         await made_by_init(beside)
         assert catalogue(home) == catalogue(beside)
     async with home.open() as store:
-        assert list((await store.migrate()).applied) == []
+        assert list((await store.schema.migrate()).applied) == []
     assert "nobody can look" in project.alembic("downgrade", "1:base", "--sql", code=1)
     project.write("postroom.upgrade(op, to=2)", "postroom.downgrade(op, lose_messages=True)")
     home.script(_sql_of(project.alembic("downgrade", "1:base", "--sql")))

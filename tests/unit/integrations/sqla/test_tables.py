@@ -65,7 +65,7 @@ def described(table: sa.Table, dialect: sa.Dialect) -> dict[str, Any]:
 @pytest.mark.parametrize("tables", [TableNames(), POST])
 async def test_the_tables_are_what_init_makes(home: Home, engine: sa.Engine, tables: TableNames) -> None:
     async with home.open(tables=tables) as store:
-        await store.migrate()
+        await store.schema.migrate()
     ours = add_tables(sa.MetaData(naming_convention=AWKWARD), NAMES[home.dialect], tables=tables)
     reflected = sa.MetaData()
     reflected.reflect(engine)
@@ -87,7 +87,7 @@ async def test_create_all_makes_what_init_makes_and_init_then_finds_nothing_to_d
     metadata.create_all(engine)
     with elsewhere(home, tmp_path) as beside:
         async with beside.open(lanes=lanes) as store:
-            await store.migrate()
+            await store.schema.migrate()
         assert catalogue(home) == catalogue(beside)
         assert len(catalogue(home)) >= 8
         other = engine_of(beside)
@@ -95,11 +95,11 @@ async def test_create_all_makes_what_init_makes_and_init_then_finds_nothing_to_d
         other.dispose()
         assert repr(of_versions[0]) == repr(of_versions[1])
     async with home.open() as store:
-        assert list((await store.migrate()).applied) == []
+        assert list((await store.schema.migrate()).applied) == []
         with Session(engine) as session, session.begin():
             session.execute(sa.insert(orders).values(id=1))
             Outbox().put(session, Message("order.paid", key="order-1", data=1))
-        assert [record.message.key for record in await store.find(Query())] == ["order-1"]
+        assert [record.message.key for record in await store.ops.find(Query())] == ["order-1"]
 
 
 async def test_a_table_of_ours_can_be_queried_like_any_other(home: Home, engine: sa.Engine) -> None:
@@ -122,7 +122,7 @@ async def test_drop_all_takes_them_away_and_leaves_nothing(home: Home, engine: s
     assert sa.inspect(engine).get_table_names() == sa.inspect(engine).get_view_names() == []
     metadata.create_all(engine)
     async with home.open() as store:
-        await store.check()
+        await store.schema.check()
 
 
 async def test_what_is_created_for_others_alone_leaves_ours_out(home: Home, engine: sa.Engine) -> None:
@@ -181,8 +181,8 @@ async def test_every_driver_makes_them(driver: str, request: pytest.FixtureReque
             migrate(connection)
         blocking.dispose()
     async with home.open() as store:
-        await store.check()
-        assert list((await store.migrate()).applied) == []
+        await store.schema.check()
+        assert list((await store.schema.migrate()).applied) == []
 
 
 async def test_init_goes_on_where_a_migration_ended_and_the_other_way_round(home: Home, engine: sa.Engine) -> None:
@@ -190,8 +190,8 @@ async def test_init_goes_on_where_a_migration_ended_and_the_other_way_round(home
         assert migrate(connection, to=1, lanes=8).applied == ["0001_outbox"]
     async with home.open() as store:
         with pytest.raises(SchemaMismatch, match="at version 1, this Postroom needs 2"):
-            await store.check()
-        assert list((await store.migrate()).applied) == ["0002_inbox"]
+            await store.schema.check()
+        assert list((await store.schema.migrate()).applied) == ["0002_inbox"]
     with engine.begin() as connection:
         done = migrate(connection, to=1)
         assert (done.before, done.after, list(done.applied)) == (2, 2, [])
@@ -204,7 +204,7 @@ async def test_init_waits_for_a_migration_that_has_not_ended(postgres_database: 
     async with home.open() as store:
         with engine.begin() as connection:
             migrate(connection)
-            init = asyncio.create_task(store.migrate())
+            init = asyncio.create_task(store.schema.migrate())
             waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
             while home.sql(waiting) == [(0,)]:
                 await asyncio.sleep(0.01)
@@ -226,7 +226,7 @@ async def test_on_mariadb_whoever_migrates_waits_for_the_same_lock_however_the_u
         for url in (mariadb_database, mariadb_database.replace("mariadb://", "mysql://")):
             async with open_store(url) as store:
                 with pytest.raises(StoreUnavailable, match="does not come to an end"):
-                    await store.migrate()
+                    await store.schema.migrate()
         with pytest.raises(StoreUnavailable, match="does not come to an end"), engine.begin() as connection:
             migrate(connection)
     engine.dispose()

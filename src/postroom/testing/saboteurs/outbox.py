@@ -1,8 +1,4 @@
-"""Stores that break one promise each, and the case of the contract that must catch it.
-
-A promise without a saboteur is a promise nobody checks. Each is the memory store with one thing wrong; `caught_by` names
-the case. `tests/conformance/test_the_contracts_themselves.py` runs them all.
-"""
+"""Outboxes that break one promise of writing, claiming, settling or watching each."""
 
 from __future__ import annotations
 
@@ -12,16 +8,16 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count, repeat
 from typing import Any, ClassVar
-from uuid import UUID
 
-from postroom.contracts.lanes import Lane, OnLeaseLost, RelayInfo
-from postroom.contracts.ops import Progress, Query, Record
-from postroom.contracts.outbox import Buried, Claim, ERROR_MAX, Retry, Settled, Settlement, Verdict, per_lane
+from postroom.config.tables import TableNames
+from postroom.contracts.lanes import OnLeaseLost
+from postroom.contracts.outbox import ERROR_MAX, Buried, Claim, Retry, Settled, Settlement, Verdict, per_lane
 from postroom.message import Message
-from postroom.stores.memory import MemoryStore, MemoryTransaction, Row
+from postroom.stores.memory.outbox import MemoryOutbox, Row
+from postroom.stores.transaction import OwnTransaction, handle_of
 
 
-class Saboteur(MemoryStore):
+class Saboteur(MemoryOutbox):
     """The memory store with one thing wrong."""
 
     caught_by: ClassVar[str]
@@ -34,12 +30,18 @@ class PutsOutsideTheTransaction(Saboteur):
     caught_by = "test_a_rolled_back_message_never_existed"
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[MemoryTransaction]:
-        transaction = MemoryTransaction(self)
-        try:
-            yield transaction
-        finally:
-            self._rows.update((row.seq, row) for row in transaction.rows)
+    async def transaction(self) -> AsyncIterator[OwnTransaction]:
+        rows: list[Row] = []
+
+        async def write(messages: Sequence[Message], _: TableNames) -> None:
+            for message in messages:
+                rows.append(self.written(message, rows))
+
+        async with handle_of(write) as handle:
+            try:
+                yield handle
+            finally:
+                self.commit(rows)
 
 
 class ShowsWhatIsNotCommitted(Saboteur):
@@ -99,181 +101,7 @@ class DropsTheHeaders(Saboteur):
         return replace(super().written(message, others), message=message.replace(headers={}))
 
 
-# ── lanes ──
-
-
-class ForgetsLeases(Saboteur):
-    caught_by = "test_a_lane_has_one_owner"
-
-    def _takeable(self, lane: Lane, now: datetime) -> bool:  # noqa: ARG002 - that is the sabotage
-        return True
-
-
-class NeverTakesOver(Saboteur):
-    caught_by = "test_a_lane_is_taken_over_when_its_lease_ran_out_and_not_before"
-
-    def _takeable(self, lane: Lane, now: datetime) -> bool:  # noqa: ARG002 - that is the sabotage
-        return lane.owner is None
-
-
-class TakesOverTooEarly(Saboteur):
-    caught_by = "test_a_lane_is_taken_over_when_its_lease_ran_out_and_not_before"
-
-    def _takeable(self, lane: Lane, now: datetime) -> bool:
-        return super()._takeable(lane, now + timedelta(seconds=10))
-
-
-class WaitsForTheLeaseOfTheGone(Saboteur):
-    caught_by = "test_the_lanes_of_an_owner_known_to_be_gone_are_taken_at_once"
-
-    async def take(self, owner: str, *, gone: Collection[str] = (), **terms: Any) -> Sequence[Lane]:  # noqa: ARG002 - that is the sabotage
-        return await super().take(owner, **terms)
-
-
-class TakesAllLanesWhenOneOwnerIsGone(Saboteur):
-    caught_by = "test_the_lanes_of_those_who_are_not_gone_wait_for_their_lease"
-
-    async def take(self, owner: str, *, gone: Collection[str] = (), **terms: Any) -> Sequence[Lane]:
-        owners = [lane.owner for lane in self._lanes if lane.owner is not None]
-        return await super().take(owner, gone=owners if gone else (), **terms)
-
-
-class LeavesTheClaimsOfTheGone(Saboteur):
-    caught_by = "test_the_lanes_of_an_owner_known_to_be_gone_are_taken_at_once"
-
-    async def take(self, owner: str, *, gone: Collection[str] = (), **terms: Any) -> Sequence[Lane]:
-        kept = dict(self._claims) if gone else {}
-        taken = await super().take(owner, gone=gone, **terms)
-        self._claims |= kept
-        return taken
-
-
-class ForgetsTheProcessOfARelay(Saboteur):
-    caught_by = "test_a_relay_is_known_from_joining_to_leaving"
-
-    async def join(self, relay: RelayInfo, *, now: datetime | None = None) -> None:
-        await super().join(replace(relay, process=""), now=now)
-
-
-class KeepsTheEpoch(Saboteur):
-    caught_by = "test_the_epoch_grows_with_each_taking"
-
-    async def take(
-        self,
-        owner: str,
-        *,
-        limit: int,
-        lease: timedelta,
-        lost: OnLeaseLost,
-        gone: Collection[str] = (),
-        now: datetime | None = None,
-    ) -> Sequence[Lane]:
-        taken = await super().take(owner, limit=limit, lease=lease, lost=lost, gone=gone, now=now)
-        same = [replace(lane, epoch=1) for lane in taken]
-        for lane in same:
-            self._lanes[lane.lane] = lane
-        return same
-
-
-class RenewsForAnyone(Saboteur):
-    caught_by = "test_a_lost_lane_cannot_be_renewed"
-
-    async def renew(
-        self, owner: str, lanes: Mapping[int, int], *, lease: timedelta, now: datetime | None = None
-    ) -> frozenset[int]:
-        await super().renew(owner, lanes, lease=lease, now=now)
-        return frozenset(lanes)
-
-
-class RenewsAtAnyEpoch(Saboteur):
-    caught_by = "test_a_lane_retaken_by_its_old_owner_is_not_renewed_at_the_old_epoch"
-
-    async def renew(
-        self, owner: str, lanes: Mapping[int, int], *, lease: timedelta, now: datetime | None = None
-    ) -> frozenset[int]:
-        current = {lane: self._lanes[lane].epoch for lane in lanes}
-        return await super().renew(owner, current, lease=lease, now=now)
-
-
-class ReleasesBeforeItIsDrained(Saboteur):
-    caught_by = "test_a_lane_with_something_in_flight_is_not_released"
-
-    async def release(self, owner: str, lanes: Mapping[int, int]) -> frozenset[int]:
-        claims, self._claims = self._claims, {}
-        released = await super().release(owner, lanes)
-        self._claims = claims
-        return released
-
-
-class ReleasesForAnyone(Saboteur):
-    caught_by = "test_a_lane_of_another_owner_or_epoch_is_not_released"
-
-    async def release(self, owner: str, lanes: Mapping[int, int]) -> frozenset[int]:  # noqa: ARG002 - that is the sabotage
-        self._lanes = [replace(lane, owner=None, lease_until=None) for lane in self._lanes]
-        return frozenset(lanes)
-
-
-class LeavesTheClaimsOfTheDead(Saboteur):
-    caught_by = "test_what_was_in_flight_gets_an_attempt_and_a_wait"
-
-    def _let_go(self, lane: int, lost: OnLeaseLost, now: datetime) -> None:
-        pass
-
-
-class ForgetsTheAttemptOfTheDead(Saboteur):
-    caught_by = "test_what_was_in_flight_gets_an_attempt_and_a_wait"
-
-    def _let_go(self, lane: int, lost: OnLeaseLost, now: datetime) -> None:  # noqa: ARG002 - that is the sabotage
-        super()._let_go(lane, lambda _: Retry(timedelta(0), "LEASE_LOST", spent=False), now)
-
-
-class NeverBuriesWhatKillsItsRelay(Saboteur):
-    caught_by = "test_what_was_lost_with_its_relay_too_often_is_buried"
-
-    def _let_go(self, lane: int, lost: OnLeaseLost, now: datetime) -> None:
-        super()._let_go(lane, lambda _: lost(1), now)
-
-
-class SendsTheLostWithOthers(Saboteur):
-    caught_by = "test_what_was_lost_twice_with_its_relay_travels_alone"
-
-    def _let_go(self, lane: int, lost: OnLeaseLost, now: datetime) -> None:
-        super()._let_go(lane, lost, now)
-        for row in self._rows.values():
-            row.lost = min(row.lost, 1)
-
-
-class BuriesWhoWasLostInCompany(Saboteur):
-    caught_by = "test_who_is_lost_in_company_is_never_buried_for_it"
-
-    def _let_go(self, lane: int, lost: OnLeaseLost, now: datetime) -> None:
-        self._alone = set(self._claims)
-        super()._let_go(lane, lost, now)
-
-
-class BuriesWhoWasLostForTheFirstTime(Saboteur):
-    caught_by = "test_who_was_alone_by_chance_is_not_buried_for_it"
-
-    def _let_go(self, lane: int, lost: OnLeaseLost, now: datetime) -> None:
-        for row in self._rows.values():
-            row.lost += 2
-        super()._let_go(lane, lost, now)
-
-
-class SendsInnocentsWithTheLost(Saboteur):
-    caught_by = "test_an_innocent_does_not_travel_with_what_was_lost"
-
-    def _line(self, lane: int, now: datetime) -> list[Row]:
-        marked = {row.seq: row.lost for row in self._rows.values()}
-        for row in self._rows.values():
-            row.lost = 0
-        line = super()._line(lane, now)
-        for seq, lost in marked.items():
-            self._rows[seq].lost = lost
-        return line
-
-
-# ── flow ──
+# ── claiming and settling ──
 
 
 class ClaimsForAnyone(Saboteur):
@@ -518,86 +346,6 @@ class HasNoClockOfItsOwn(Saboteur):
         return await super().claim(owner, lanes, limit=limit, **how)
 
 
-# ── desk ──
-
-
-class RequeueKeepsTheAttempts(Saboteur):
-    caught_by = "test_a_requeued_dead_letter_goes_again_with_the_same_id"
-
-    async def requeue(self, query: Query, *, now: datetime | None = None, told: Progress | None = None) -> int:
-        attempts = {row.seq: row.attempts for row in self._matching(query)}
-        number = await super().requeue(query, now=now, told=told)
-        for seq, tries in attempts.items():
-            self._rows[seq].attempts = tries
-        return number
-
-
-class RequeuesWhatIsInFlight(Saboteur):
-    caught_by = "test_a_message_in_flight_is_neither_requeued_nor_discarded"
-
-    async def requeue(self, query: Query, *, now: datetime | None = None, told: Progress | None = None) -> int:
-        self._claims.clear()
-        return await super().requeue(query, now=now, told=told)
-
-
-class RequeuesWhatWasPublished(Saboteur):
-    caught_by = "test_a_published_message_is_neither_requeued_nor_discarded"
-
-    async def requeue(self, query: Query, *, now: datetime | None = None, told: Progress | None = None) -> int:
-        for row in self._matching(query):
-            row.outcome = "dead" if row.outcome == "published" else row.outcome
-        return await super().requeue(query, now=now, told=told)
-
-
-class LeavesTheKeyParked(Saboteur):
-    caught_by = "test_discarding_the_dead_head_frees_its_key"
-
-    async def discard(self, query: Query, *, now: datetime | None = None, told: Progress | None = None) -> int:
-        heads = [row for row in self._matching(query) if row.parks]
-        number = await super().discard(query, now=now, told=told)
-        for row in heads:
-            row.parks, row.outcome = True, "dead"
-        return number
-
-
-class FindsTheOldestInstead(Saboteur):
-    caught_by = "test_find_gives_the_newest_so_many_oldest_first"
-
-    async def find(self, query: Query) -> Sequence[Record]:
-        return (await super().find(replace(query, limit=None)))[: query.limit]
-
-
-class DoesAllAtOnce(Saboteur):
-    caught_by = "test_many_are_requeued_some_at_a_time"
-
-    async def requeue(self, query: Query, *, now: datetime | None = None, told: Progress | None = None) -> int:
-        count = await super().requeue(query, now=now)
-        if told is not None:
-            told(count)
-        return count
-
-
-class TakesBackWhatWasDone(Saboteur):
-    caught_by = "test_a_requeue_that_ends_in_between_has_done_what_it_said"
-
-    async def requeue(self, query: Query, *, now: datetime | None = None, told: Progress | None = None) -> int:
-        if told is not None:
-            told(1_000)
-        return await super().requeue(query, now=now)
-
-
-class KnowsNoPages(Saboteur):
-    caught_by = "test_a_long_list_is_read_page_by_page"
-
-    async def find(self, query: Query) -> Sequence[Record]:
-        return await super().find(replace(query, before=None))
-
-
-def all_saboteurs() -> list[type[Saboteur]]:
-    """Every one of them."""
-    return Saboteur.__subclasses__()
-
-
 # ── watching ──
 
 
@@ -606,17 +354,3 @@ class SleepsThroughCommits(Saboteur):
 
     def _wake(self) -> None:
         return None
-
-
-class DiscardsWhatStandsBehind(Saboteur):
-    caught_by = "test_only_what_stands_before_is_discarded_when_that_is_asked"
-
-    async def discard(self, query: Query, *, now: datetime | None = None, told: Progress | None = None) -> int:
-        return await super().discard(replace(query, before=None), now=now, told=told)
-
-
-class LooksPastTheLastId(Saboteur):
-    caught_by = "test_ids_are_found_by_where_they_lie"
-
-    async def ids_between(self, first: UUID, last: UUID, *, limit: int) -> Sequence[UUID]:  # noqa: ARG002 - that is the point
-        return await super().ids_between(first, UUID(int=2**128 - 1), limit=limit)
