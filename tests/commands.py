@@ -27,6 +27,10 @@ from typing import IO, Any, NoReturn
 import click
 
 PATIENCE_SECONDS = 60
+POSTROOM = [sys.executable, "-m", "postroom"]
+"""How a test names the program."""
+INHERITED = -1
+"""What subprocess calls a stream that stays as it is."""
 LOADED = (
     "aiohttp", "asyncmy", "asyncpg", "click", "confluent_kafka", "msgspec", "psycopg", "psycopg_pool", "pymongo", "rich.live",
     "postroom.relay", "postroom.inbox", "postroom.stores.sqlite", "postroom.stores.sqlite.inbox", "postroom.stores.postgres",
@@ -61,26 +65,77 @@ def _all_of(file: IO[bytes]) -> bytes:
     return file.read()
 
 
+class Popen(subprocess.Popen[Any]):
+    """`subprocess.Popen`, which makes a fork of `python -m postroom …`, and of any other program what it always does."""
+
+    _line: socket.socket | None = None
+
+    def _execute_child(self, args: Any, *rest: Any) -> None:
+        executable, preexec, _, _, cwd, env, _, _, _, *files = rest[:15]
+        env = os.environ if env is None else env
+        is_ours = isinstance(args, list) and args[:3] == POSTROOM and not executable and not preexec
+        if not is_ours or _pythons(env) != _pythons(os.environ):
+            super()._execute_child(args, *rest)  # type: ignore[misc]  # the same
+            return
+        theirs = [fd if fd != INHERITED else number for number, fd in enumerate((files[0], files[3], files[5]))]
+        self._line, self.pid = _begun(args[3:], Path(cwd or "."), env, theirs)
+        self._child_created = True
+        self._close_pipe_fds(*files)  # type: ignore[attr-defined]  # the same
+
+    def _try_wait(self, wait_flags: int) -> tuple[int, int]:
+        if self._line is None:
+            answer: tuple[int, int] = super()._try_wait(wait_flags)  # type: ignore[misc]  # the same
+            return answer
+        self._line.setblocking(not wait_flags & os.WNOHANG)
+        try:
+            code = int.from_bytes(_exactly(self._line, 8), "big", signed=True)
+        except BlockingIOError:
+            return 0, 0
+        self._line.close()
+        return self.pid, -code if code < 0 else code << 8
+
+    def _internal_poll(self, *args: Any, **kwargs: Any) -> int | None:
+        if self._line is None:
+            code: int | None = super()._internal_poll(*args, **kwargs)  # type: ignore[misc]  # the same
+            return code
+        if self.returncode is None and self._waitpid_lock.acquire(blocking=False):  # type: ignore[attr-defined]  # the same
+            try:
+                pid, status = self._try_wait(os.WNOHANG)
+                if pid:
+                    self._handle_exitstatus(status)  # type: ignore[attr-defined]  # the same
+            finally:
+                self._waitpid_lock.release()  # type: ignore[attr-defined]  # the same
+        return self.returncode
+
+
 def _code(arguments: Sequence[str], cwd: Path, env: Mapping[str, str], files: Sequence[IO[Any]], timeout: float) -> int:
     if _pythons(env) != _pythons(os.environ):
         stdin, stdout, stderr = files
-        command = [sys.executable, "-m", "postroom", *arguments]
+        command = [*POSTROOM, *arguments]
         return subprocess.run(
             command, cwd=cwd, env=env, stdin=stdin, stdout=stdout, stderr=stderr, timeout=timeout, check=False
         ).returncode
-    with socket.socket(socket.AF_UNIX) as line:
-        line.connect(_server())
-        request = json.dumps({"arguments": list(arguments), "cwd": os.fspath(cwd), "env": dict(env)}).encode()
-        fds = array.array("i", [file.fileno() for file in files])
-        line.sendmsg([len(request).to_bytes(8, "big")], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
-        line.sendall(request)
-        pid = int.from_bytes(_exactly(line, 8), "big")
+    line, pid = _begun(arguments, cwd, env, [file.fileno() for file in files])
+    with line:
         line.settimeout(timeout)
         try:
             return int.from_bytes(_exactly(line, 8), "big", signed=True)
         except TimeoutError:
             os.kill(pid, signal.SIGKILL)
             raise subprocess.TimeoutExpired(list(arguments), timeout) from None
+
+
+def _begun(
+    arguments: Sequence[str], cwd: Path, env: Mapping[str, str], files: Sequence[int]
+) -> tuple[socket.socket, int]:
+    """Begin a command; return the line on which its exit code will come, and its process."""
+    line = socket.socket(socket.AF_UNIX)
+    line.connect(_server())
+    request = json.dumps({"arguments": list(arguments), "cwd": os.fspath(cwd.absolute()), "env": dict(env)}).encode()
+    fds = array.array("i", files)
+    line.sendmsg([len(request).to_bytes(8, "big")], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+    line.sendall(request)
+    return line, int.from_bytes(_exactly(line, 8), "big")
 
 
 def _pythons(env: Mapping[str, str]) -> dict[str, str]:
@@ -167,6 +222,8 @@ def _serve(line: socket.socket) -> NoReturn:
     if not pid:
         line.close()
         _become(request, fds)
+    for fd in fds:  # whoever reads what it says waits until it is closed everywhere
+        os.close(fd)
     line.sendall(pid.to_bytes(8, "big"))
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     with contextlib.suppress(OSError):
