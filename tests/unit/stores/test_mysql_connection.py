@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,10 +21,9 @@ from postroom.config.values import TableNames
 from postroom.contracts.ops import Query
 from postroom.contracts.outbox import Retry
 from postroom.errors import ConfigError, MissingDependency, SchemaMismatch, StoreError, StoreUnavailable
-from postroom.stores import drop_tables, open_store, open_waker
+from postroom.stores import open_store, open_waker
 from postroom.stores.mysql import MySQLStore, connections
-from postroom.stores.mysql.connection import Connection
-from postroom.stores.mysql.connections import AT_ONCE
+from postroom.stores.mysql.connections import AT_ONCE, Connection
 from postroom.stores.mysql.url import MySQLUrl
 from postroom.stores.sql.mysql_server import NEEDED, version_of
 from postroom.testing.contracts._case import SECOND, a_message, a_relay, put
@@ -84,7 +84,7 @@ async def test_a_connection_cut_in_a_transaction_is_a_transient_error_and_nothin
         return done
 
     with monkeypatch.context() as broken:
-        broken.setattr(store._flow._verdicts, "_run", cutting.__get__(store._statements))
+        broken.setattr(store.outbox._verdicts, "_run", cutting.__get__(store._statements))
         with pytest.raises(StoreUnavailable) as caught:
             await relay.settle(claims, Retry(SECOND, "TIMEOUT"))
     assert caught.value.transient
@@ -171,7 +171,9 @@ async def test_a_session_of_ours_is_as_we_need_it(store: MySQLStore) -> None:
 
 async def test_a_transaction_of_the_callers_own_may_be_idle_for_long(store: MySQLStore) -> None:
     async with store.outbox.transaction() as handle:
-        assert await ask(handle.connection, "SELECT @@idle_transaction_timeout, @@in_transaction") == (0, 1)
+        assert isinstance(handle._write, partial)
+        (connection,) = handle._write.args
+        assert await ask(connection, "SELECT @@idle_transaction_timeout, @@in_transaction") == (0, 1)
 
 
 # ── away, too old, wrong ──
@@ -277,18 +279,18 @@ async def test_what_a_user_may_not_do_is_told_with_the_remedy(store: MySQLStore,
     try:
         mariadb_home.sql(f"GRANT SELECT ON {name}.* TO {user}@'127.0.0.1'")
         async with MySQLStore(mariadb_home.url.replace("postroom@", f"{user}@")) as reader:
-            assert await reader.find(Query()) == []
+            assert await reader.ops.find(Query()) == []
             with pytest.raises(StoreError, match=r"denied.*; grant this user what it lacks") as caught:
-                await reader.put([a_message()])
+                await reader.outbox.put([a_message()])
             assert not isinstance(caught.value, StoreUnavailable | SchemaMismatch)
     finally:
         mariadb_home.sql(f"DROP USER {user}@'127.0.0.1'")
 
 
 async def test_tables_are_dropped_and_a_waker_is_nobodys(store: MySQLStore, mariadb_home: MariaDBHome) -> None:
-    await drop_tables(mariadb_home.url, TableNames())
+    await store.schema.drop()
     assert mariadb_home.sql("SHOW TABLES") == []
-    await drop_tables(mariadb_home.url, TableNames())
+    await store.schema.drop()
     with open_waker(mariadb_home.url) as waker:
         waker.wake()
 

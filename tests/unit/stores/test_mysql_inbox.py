@@ -21,8 +21,8 @@ from tests.servers.mariadb import connect
 from postroom.contracts.inbox import Transaction
 from postroom.contracts.transport import Identity
 from postroom.errors import MissingDependency, SchemaMismatch, StoreError, StoreUnavailable
-from postroom.stores import open_inbox_store
-from postroom.stores.mysql import blocking_connections, inbox_connections
+from postroom.stores import open_store
+from postroom.stores.mysql import inbox_connections
 from postroom.testing.contracts.inbox import an_event
 
 LOW, HIGH = (Identity("shop", UUID(int=number)) for number in (1, 2))
@@ -216,8 +216,7 @@ async def test_whoever_waited_for_as_long_as_the_server_lets_it_is_not_made_to_w
     desk: MariaDBDesk, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     impatient = "SET SESSION innodb_lock_wait_timeout = 1"
-    for module in (inbox_connections, blocking_connections):
-        monkeypatch.setattr(module, "ISOLATION", impatient)
+    monkeypatch.setattr(inbox_connections, "ISOLATION", impatient)
 
     def second() -> None:
         with desk.store.blocking() as tx:
@@ -259,19 +258,19 @@ async def test_without_pymysql_a_sync_handler_is_refused_and_an_async_one_is_not
 
 
 async def test_missing_tables_are_said_with_the_command_to_type(mariadb_database: str) -> None:
-    async with open_inbox_store(mariadb_database.replace("mysql://", "mariadb://")) as inbox:
+    async with open_store(mariadb_database.replace("mysql://", "mariadb://")) as store:
         with pytest.raises(SchemaMismatch, match="postroom init --store"):
-            await inbox.check()
+            await store.schema.check()
         with pytest.raises(SchemaMismatch, match="postroom init --store"):
-            async with inbox.transaction() as tx:
+            async with store.inbox.transaction() as tx:
                 await tx.remember("billing", [an_event()])
 
 
 async def test_a_server_that_is_away_is_said(mariadb_database: str) -> None:
     nobody = mariadb_database.rpartition("/")[0].rpartition(":")[0] + ":1/shop"
-    async with open_inbox_store(nobody) as inbox:
+    async with open_store(nobody) as store:
         with pytest.raises(StoreUnavailable, match="check that it runs"):
-            async with inbox.transaction():
+            async with store.inbox.transaction():
                 pass
-        with pytest.raises(StoreUnavailable, match="check that it runs"), inbox.blocking():
+        with pytest.raises(StoreUnavailable, match="check that it runs"), store.inbox.blocking():
             pass
