@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import ssl
 from collections.abc import AsyncIterator
 from functools import partial
@@ -158,6 +159,66 @@ async def test_one_that_loses_each_time_is_given_up_as_transient(
     with pytest.raises(StoreUnavailable, match="Deadlock found"):
         await store._connections.run(work)
     assert tries == connections.TRIES
+
+
+@pytest.mark.parametrize("code", [1205, 1213, 1020])
+async def test_a_method_that_lost_half_way_is_run_again_as_a_whole(
+    store: MySQLStore, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """The claim is deleted before the verdict is written: the second try must find it there again."""
+    (seq,) = await put(store, "a")
+    relay = await a_relay(store)
+    claims = await relay.claim()
+    real, ran = store.outbox._verdicts._run, list[str]()
+
+    async def losing(connection: Connection, name: str, /, **parameters: Any) -> Any:
+        ran.append(name)
+        if ran == ["retry"]:
+            raise asyncmy.errors.OperationalError(code, "lost to another")
+        return await real(connection, name, **parameters)
+
+    monkeypatch.setattr(store.outbox._verdicts, "_run", losing)
+    assert await relay.settle(claims, Retry(SECOND, "TIMEOUT")) == "settled"
+    assert ran.count("retry") == 2
+    (record,) = await store.ops.find(Query())
+    assert (record.seq, record.status, record.attempts) == (seq, "failed", 1)
+
+
+class Recorder:
+    """In place of the connections: says how a method wants to be carried out, and does nothing."""
+
+    async def run(self, _: object) -> str:
+        return "run"
+
+    async def ask(self, _: object) -> str:
+        return "ask"
+
+
+async def test_all_that_writes_is_run_again_when_it_loses_and_one_statement_that_reads_is_asked() -> None:
+    async with MySQLStore("mysql://app@db/shop") as store:
+        found: dict[str, set[str]] = {"run": set(), "ask": set()}
+        parts: list[Any] = [store.schema, store.outbox, store.lanes, store.inbox, store.ops]
+        for part in parts:
+            part.connections = Recorder()
+            for name, method in inspect.getmembers(type(part), inspect.iscoroutinefunction):
+                if hasattr(method, "__wrapped__"):
+                    found[await getattr(part, name)()].add(f"{type(part).__name__}.{name}")
+    assert found["ask"] == {
+        "MySQLOutbox.peek",
+        "MySQLLanes.all",
+        "MySQLLanes.relays",
+        "MySQLOps._top",
+        "MySQLInbox.counts",
+        "MySQLInbox.dead",
+        "MySQLInbox.known",
+    }
+    assert found["run"] == {
+        *(f"MySQLSchema.{name}" for name in ("migrate", "check", "drop")),
+        *(f"MySQLOutbox.{name}" for name in ("put", "claim", "settle")),
+        *(f"MySQLLanes.{name}" for name in ("join", "leave", "take", "renew", "release")),
+        *(f"MySQLInbox.{name}" for name in ("failed", "bury", "requeue", "purge")),
+        *(f"MySQLOps.{name}" for name in ("counts", "find", "ids_between", "_requeue", "_discard")),
+    }
 
 
 # ── sessions ──
