@@ -28,7 +28,7 @@ ONLY_IN_ONE_STORE = {
     },
     "mysql": set(),
     "postgres": {"buffered_connection"},
-    "sqlite": {"file", "writer"},
+    "sqlite": set(),
 }
 IN_A_TRANSPORT = {
     "__init__", "url", "connection", "producer", "encoding", "decoding", "outcomes", "batch", "publisher", "consumer",

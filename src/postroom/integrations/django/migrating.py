@@ -14,7 +14,6 @@ from django.core.management.base import CommandError
 from django.db import router
 from django.db.migrations.operations.base import Operation
 
-from postroom.clock import utcnow
 from postroom.config.tables import TableNames
 from postroom.errors import ConfigError, MissingDependency, PostroomError
 from postroom.integrations.django.addresses import store_url, unsupported
@@ -23,7 +22,6 @@ from postroom.integrations.django.conf import conf
 from postroom.integrations.django.dropping import drop
 from postroom.stores.sql.files import backquoted, rename
 from postroom.stores.sql.migrations import steps
-from postroom.stores.sql.times import microseconds
 from postroom.urls import redact
 
 PACKAGES = {
@@ -87,9 +85,9 @@ def _write_down(schema_editor: Any, tables: TableNames) -> None:
 
 
 def _sqlite(connection: Any, tables: TableNames, shown: str) -> None:
-    from postroom.stores.sqlite.schema import Schema
+    from postroom.stores.sqlite.schema import migrate
 
-    Schema(tables, None).migrate(connection.connection, microseconds(utcnow()), shown)
+    migrate(connection.connection, tables, None, shown)
 
 
 def _postgres(connection: Any, tables: TableNames, shown: str) -> None:
