@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import ssl
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import asyncmy
 import pytest
-from postroom.stores.mysql.connection import Connection
 from tests.servers.databases import in_database
 from tests.servers.mariadb import connect
 from tests.servers.ports import free_port
-from tests.unit.stores.homes import MariaDBHome, columns, drop_tables
+from tests.unit.stores.homes import MariaDBHome, columns
 
 from postroom.config.values import TableNames
 from postroom.contracts.ops import Query
@@ -23,7 +24,7 @@ from postroom.contracts.outbox import Retry
 from postroom.errors import ConfigError, MissingDependency, SchemaMismatch, StoreError, StoreUnavailable
 from postroom.stores import open_store, open_waker
 from postroom.stores.mysql import MySQLStore, connections
-from postroom.stores.mysql.connections import AT_ONCE
+from postroom.stores.mysql.connections import AT_ONCE, Connection
 from postroom.stores.mysql.url import MySQLUrl
 from postroom.stores.sql.mysql_server import NEEDED, version_of
 from postroom.testing.contracts._case import SECOND, a_message, a_relay, put
@@ -84,7 +85,7 @@ async def test_a_connection_cut_in_a_transaction_is_a_transient_error_and_nothin
         return done
 
     with monkeypatch.context() as broken:
-        broken.setattr(store._flow._verdicts, "_run", cutting.__get__(store._statements))
+        broken.setattr(store.outbox._verdicts, "_run", cutting.__get__(store._statements))
         with pytest.raises(StoreUnavailable) as caught:
             await relay.settle(claims, Retry(SECOND, "TIMEOUT"))
     assert caught.value.transient
@@ -160,6 +161,66 @@ async def test_one_that_loses_each_time_is_given_up_as_transient(
     assert tries == connections.TRIES
 
 
+@pytest.mark.parametrize("code", [1205, 1213, 1020])
+async def test_a_method_that_lost_half_way_is_run_again_as_a_whole(
+    store: MySQLStore, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """The claim is deleted before the verdict is written: the second try must find it there again."""
+    (seq,) = await put(store, "a")
+    relay = await a_relay(store)
+    claims = await relay.claim()
+    real, ran = store.outbox._verdicts._run, list[str]()
+
+    async def losing(connection: Connection, name: str, /, **parameters: Any) -> Any:
+        ran.append(name)
+        if ran == ["retry"]:
+            raise asyncmy.errors.OperationalError(code, "lost to another")
+        return await real(connection, name, **parameters)
+
+    monkeypatch.setattr(store.outbox._verdicts, "_run", losing)
+    assert await relay.settle(claims, Retry(SECOND, "TIMEOUT")) == "settled"
+    assert ran.count("retry") == 2
+    (record,) = await store.ops.find(Query())
+    assert (record.seq, record.status, record.attempts) == (seq, "failed", 1)
+
+
+class Recorder:
+    """In place of the connections: says how a method wants to be carried out, and does nothing."""
+
+    async def run(self, _: object) -> str:
+        return "run"
+
+    async def ask(self, _: object) -> str:
+        return "ask"
+
+
+async def test_all_that_writes_is_run_again_when_it_loses_and_one_statement_that_reads_is_asked() -> None:
+    async with MySQLStore("mysql://app@db/shop") as store:
+        found: dict[str, set[str]] = {"run": set(), "ask": set()}
+        parts: list[Any] = [store.schema, store.outbox, store.lanes, store.inbox, store.ops]
+        for part in parts:
+            part.connections = Recorder()
+            for name, method in inspect.getmembers(type(part), inspect.iscoroutinefunction):
+                if hasattr(method, "__wrapped__"):
+                    found[await getattr(part, name)()].add(f"{type(part).__name__}.{name}")
+    assert found["ask"] == {
+        "MySQLOutbox.peek",
+        "MySQLLanes.all",
+        "MySQLLanes.relays",
+        "MySQLOps._top",
+        "MySQLInbox.counts",
+        "MySQLInbox.dead",
+        "MySQLInbox.known",
+    }
+    assert found["run"] == {
+        *(f"MySQLSchema.{name}" for name in ("migrate", "check", "drop")),
+        *(f"MySQLOutbox.{name}" for name in ("put", "claim", "settle")),
+        *(f"MySQLLanes.{name}" for name in ("join", "leave", "take", "renew", "release")),
+        *(f"MySQLInbox.{name}" for name in ("failed", "bury", "requeue", "purge")),
+        *(f"MySQLOps.{name}" for name in ("counts", "find", "ids_between", "_requeue", "_discard")),
+    }
+
+
 # ── sessions ──
 
 
@@ -171,7 +232,9 @@ async def test_a_session_of_ours_is_as_we_need_it(store: MySQLStore) -> None:
 
 async def test_a_transaction_of_the_callers_own_may_be_idle_for_long(store: MySQLStore) -> None:
     async with store.outbox.transaction() as handle:
-        assert await ask(handle.connection, "SELECT @@idle_transaction_timeout, @@in_transaction") == (0, 1)
+        assert isinstance(handle._write, partial)
+        (connection,) = handle._write.args
+        assert await ask(connection, "SELECT @@idle_transaction_timeout, @@in_transaction") == (0, 1)
 
 
 # ── away, too old, wrong ──
@@ -286,9 +349,9 @@ async def test_what_a_user_may_not_do_is_told_with_the_remedy(store: MySQLStore,
 
 
 async def test_tables_are_dropped_and_a_waker_is_nobodys(store: MySQLStore, mariadb_home: MariaDBHome) -> None:
-    await drop_tables(mariadb_home.url, TableNames())
+    await store.schema.drop()
     assert mariadb_home.sql("SHOW TABLES") == []
-    await drop_tables(mariadb_home.url, TableNames())
+    await store.schema.drop()
     with open_waker(mariadb_home.url) as waker:
         waker.wake()
 

@@ -21,8 +21,10 @@ from tests.servers.mariadb import connect
 from postroom.contracts.inbox import Transaction
 from postroom.contracts.transport import Identity
 from postroom.errors import MissingDependency, SchemaMismatch, StoreError, StoreUnavailable
+from postroom.message import Message
 from postroom.stores import open_store
-from postroom.stores.mysql import blocking_connections, inbox_connections
+from postroom.stores.mysql import inbox_connections
+from postroom.stores.mysql.connections import AT_ONCE
 from postroom.testing.contracts.inbox import an_event
 
 LOW, HIGH = (Identity("shop", UUID(int=number)) for number in (1, 2))
@@ -216,8 +218,7 @@ async def test_whoever_waited_for_as_long_as_the_server_lets_it_is_not_made_to_w
     desk: MariaDBDesk, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     impatient = "SET SESSION innodb_lock_wait_timeout = 1"
-    for module in (inbox_connections, blocking_connections):
-        monkeypatch.setattr(module, "ISOLATION", impatient)
+    monkeypatch.setattr(inbox_connections, "ISOLATION", impatient)
 
     def second() -> None:
         with desk.store.blocking() as tx:
@@ -234,6 +235,49 @@ async def test_whoever_waited_for_as_long_as_the_server_lets_it_is_not_made_to_w
                 async with desk.store.transaction() as tx:
                     await tx.remember("billing", [LOW])
     assert 0.9 < time.monotonic() - begin < 4
+
+
+# ── one store for outbox and inbox ──
+
+
+async def test_slow_handlers_stand_in_nobodys_way_but_handlers(desk: MariaDBDesk) -> None:
+    """A relay, or the inbox's own counting, on the same store."""
+    handling, end = asyncio.Semaphore(0), asyncio.Event()
+
+    async def handle() -> None:
+        async with desk.store.transaction():
+            handling.release()
+            await end.wait()
+
+    handlers = [asyncio.create_task(handle()) for _ in range(AT_ONCE + 1)]
+    for _ in range(AT_ONCE):
+        await handling.acquire()
+    try:
+        async with asyncio.timeout(3):
+            await desk.opened.outbox.put([Message("order.paid")])
+            assert await desk.store.failed("billing", LOW, "TIMEOUT", "slow") == 1
+            assert handling.locked(), "one more handler waits"
+    finally:
+        end.set()
+        await asyncio.gather(*handlers)
+
+
+async def test_closing_the_store_closes_the_connections_of_handlers_too(desk: MariaDBDesk) -> None:
+    async with desk.store.transaction() as tx:
+        handle = tx.handle
+    with desk.store.blocking() as blocking:
+        blocking_handle = blocking.handle
+    for _ in range(2):
+        await desk.opened.close()
+    assert not handle.connected
+    assert not blocking_handle.open
+    with pytest.raises(StoreError, match="is closed"):
+        async with desk.store.transaction():
+            pass
+    with pytest.raises(StoreError, match="is closed"), desk.store.blocking():
+        pass
+    with pytest.raises(StoreError, match="is closed"):
+        await desk.store.counts()
 
 
 # ── the handler's connection ──
@@ -259,21 +303,19 @@ async def test_without_pymysql_a_sync_handler_is_refused_and_an_async_one_is_not
 
 
 async def test_missing_tables_are_said_with_the_command_to_type(mariadb_database: str) -> None:
-    async with open_store(mariadb_database.replace("mysql://", "mariadb://")) as opened:
-        inbox = opened.inbox
+    async with open_store(mariadb_database.replace("mysql://", "mariadb://")) as store:
         with pytest.raises(SchemaMismatch, match="postroom init --store"):
-            await inbox.schema.check()
+            await store.schema.check()
         with pytest.raises(SchemaMismatch, match="postroom init --store"):
-            async with inbox.transaction() as tx:
+            async with store.inbox.transaction() as tx:
                 await tx.remember("billing", [an_event()])
 
 
 async def test_a_server_that_is_away_is_said(mariadb_database: str) -> None:
     nobody = mariadb_database.rpartition("/")[0].rpartition(":")[0] + ":1/shop"
-    async with open_store(nobody) as opened:
-        inbox = opened.inbox
+    async with open_store(nobody) as store:
         with pytest.raises(StoreUnavailable, match="check that it runs"):
-            async with inbox.transaction():
+            async with store.inbox.transaction():
                 pass
-        with pytest.raises(StoreUnavailable, match="check that it runs"), inbox.blocking():
+        with pytest.raises(StoreUnavailable, match="check that it runs"), store.inbox.blocking():
             pass

@@ -16,9 +16,9 @@ from tests.unit.stores.homes import MariaDBHome
 from postroom.config.values import TableNames
 from postroom.contracts.outbox import Buried, Expired, Published, Retry, Settlement, Verdict
 from postroom.stores.mysql import MySQLStore
-from postroom.stores.mysql.connection import Connection
-from postroom.stores.mysql.lanes import Lanes
-from postroom.stores.mysql.outbox import OutboxFlow
+from postroom.stores.mysql.connections import Connection
+from postroom.stores.mysql.lanes import MySQLLanes
+from postroom.stores.mysql.outbox import MySQLOutbox
 from postroom.stores.mysql.statements import Statements
 from postroom.testing.contracts._case import NOON, lost
 
@@ -111,7 +111,7 @@ async def test_no_statement_of_the_hot_path_walks_over_the_outbox(
     if state == "analysed":
         mariadb_home.sql("ANALYZE TABLE outbox, outbox_lane, outbox_claim, outbox_hold")
     spy = Spy()
-    store._flow, store._lanes = OutboxFlow(spy), Lanes(spy)
+    store.outbox, store.lanes = MySQLOutbox(store._connections, spy), MySQLLanes(store._connections, spy)
     await a_day_of_a_relay(store)
     assert set(spy.ways) == set(WAYS)
     assert {name: ways - WAYS[name] for name, ways in spy.ways.items() if ways - WAYS[name]} == {}

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable
 import pytest
 from tests.servers.mariadb import connect
 from tests.unit.stores.homes import MariaDBHome
+from tests.unit.stores.inside import inside
 
 from postroom.contracts.ops import Query
 from postroom.contracts.outbox import Buried, Claim, Published, Retry, Settlement, Verdict
@@ -63,14 +64,14 @@ async def test_no_claim_stands_in_a_producers_way(store: MySQLStore, mariadb_hom
     relay = await a_relay(store, "relay-b", now=NOON + 2 * LEASE)
     await put(store, *KEYS)
     async with store._connections.transaction() as slow:
-        flying = await store._flow.claim(slow, relay.owner, relay.lanes, 50, NOON + 2 * LEASE)
+        flying = await inside(store.outbox.claim, slow, relay.owner, relay.lanes, limit=50, now=NOON + 2 * LEASE)
         assert len(seqs(flying)) == 50
         with connect(mariadb_home.url) as producer, producer.cursor() as cursor:
             cursor.execute("SET innodb_lock_wait_timeout = 1")
             for key in KEYS:
                 cursor.execute("INSERT INTO outbox (type, `key`, payload) VALUES ('order.paid', %s, '{}')", [key])
             producer.commit()
-        await store._flow.settle(slow, [_published(claim) for claim in flying], NOON)
+        await inside(store.outbox.settle, slow, [_published(claim) for claim in flying], now=NOON)
         with connect(mariadb_home.url) as producer, producer.cursor() as cursor:
             cursor.execute("SET innodb_lock_wait_timeout = 1")
             for key in KEYS:
@@ -103,7 +104,7 @@ async def test_a_take_passes_by_a_lane_that_is_being_claimed_from(store: MySQLSt
     relay = await a_relay(store, "relay-a")
     later = NOON + 2 * LEASE
     async with store._connections.transaction() as slow:
-        assert seqs(await store._flow.claim(slow, "relay-a", relay.lanes, 10, NOON)) == [seq]
+        assert seqs(await inside(store.outbox.claim, slow, "relay-a", relay.lanes, limit=10, now=NOON)) == [seq]
         assert await store.lanes.take("relay-b", limit=1000, lease=LEASE, lost=lost, now=later) == []
     taken = await store.lanes.take("relay-b", limit=1000, lease=LEASE, lost=lost, now=later)
     assert len(taken) == len(relay.lanes)
@@ -117,7 +118,7 @@ async def test_a_claim_waits_for_no_lane_but_its_own(store: MySQLStore) -> None:
     for relay in (one, other):
         assert len(await relay.take(limit=32)) == 32
     async with store._connections.transaction() as slow:
-        assert await store._flow.claim(slow, one.owner, one.lanes, 1000, NOON)
+        assert await inside(store.outbox.claim, slow, one.owner, one.lanes, limit=1000, now=NOON)
         assert await asyncio.wait_for(other.claim(), 3)
         assert await asyncio.wait_for(store.lanes.renew(other.owner, other.lanes, lease=LEASE, now=NOON), 3)
 
@@ -127,7 +128,7 @@ async def test_two_claims_of_one_relay_wait_for_each_other(store: MySQLStore, ma
     written = await put(store, "a", "b")
     relay = await a_relay(store)
     async with store._connections.transaction() as slow:
-        first = await store._flow.claim(slow, relay.owner, relay.lanes, 10, NOON)
+        first = await inside(store.outbox.claim, slow, relay.owner, relay.lanes, limit=10, now=NOON)
         second = Waiting(mariadb_home, relay.claim())
         await second.until_it_waits()
     assert sorted(seqs(first)) == written
@@ -141,7 +142,7 @@ async def test_a_settle_that_waited_for_a_take_changes_nothing(store: MySQLStore
     claims = await zombie.claim()
     later = NOON + 2 * LEASE
     async with store._connections.transaction() as slow:
-        await store._lanes.take(slow, "relay-b", 1000, LEASE, lost, (), later)
+        await inside(store.lanes.take, slow, "relay-b", limit=1000, lease=LEASE, lost=lost, now=later)
         settle = Waiting(mariadb_home, zombie.settle(claims, now=later))
         await settle.until_it_waits()
     assert await settle.result() == "lost"
@@ -155,7 +156,7 @@ async def test_a_take_that_waited_for_a_settle_counts_nothing(store: MySQLStore,
     claims = await relay.claim()
     later = NOON + 2 * LEASE
     async with store._connections.transaction() as slow:
-        await store._flow.settle(slow, [Settlement(claim, {seq: Published()}) for claim in claims], NOON)
+        await inside(store.outbox.settle, slow, [Settlement(claim, {seq: Published()}) for claim in claims], now=NOON)
         take = Waiting(mariadb_home, store.lanes.take("relay-b", limit=1000, lease=LEASE, lost=lost, now=later))
         await take.until_it_waits()
     await take.result()
@@ -168,7 +169,7 @@ async def test_a_settle_of_what_was_sent_does_not_wait_for_the_heartbeat(store: 
     relay = await a_relay(store)
     claims = await relay.claim()
     async with store._connections.transaction() as slow:
-        await store._lanes.renew(slow, relay.owner, relay.lanes, LEASE, NOON)
+        await inside(store.lanes.renew, slow, relay.owner, relay.lanes, lease=LEASE, now=NOON)
         assert await asyncio.wait_for(relay.settle(claims), 3) == "settled"
 
 
@@ -183,7 +184,7 @@ async def test_a_settle_that_fails_a_key_and_a_requeue_of_that_key_leave_nobody_
     claims = await relay.claim()
     assert seqs(claims) == [last]
     async with store._connections.transaction() as slow:
-        await store._flow.settle(slow, [Settlement(claim, {last: verdict}) for claim in claims], NOON)
+        await inside(store.outbox.settle, slow, [Settlement(claim, {last: verdict}) for claim in claims], now=NOON)
         requeue = Waiting(mariadb_home, store.ops.requeue(Query(status="dead")))
         await requeue.until_it_waits()
     await requeue.result()
@@ -216,7 +217,7 @@ async def requeue_during_a_claim(store: MySQLStore, home: MariaDBHome) -> None:
     await relay.settle(await relay.claim(), Retry(SECOND, "TIMEOUT"))
     later = NOON + 2 * SECOND
     async with store._connections.transaction() as slow:
-        assert seqs(await store._flow.claim(slow, relay.owner, relay.lanes, 10, later)) == [seq]
+        assert seqs(await inside(store.outbox.claim, slow, relay.owner, relay.lanes, limit=10, now=later)) == [seq]
         requeue = Waiting(home, store.ops.requeue(Query(key="a")))
         await requeue.until_it_waits()
     assert await requeue.result() == 0
@@ -235,7 +236,7 @@ async def test_without_looking_again_the_requeue_would_touch_it(store: MySQLStor
     sql = statements("postroom.stores.mysql", "sql/ops.sql")["still"]
     without = "\n".join(line for line in sql.splitlines() if "-- guard: nothing in flight" not in line)
     assert without != sql
-    store._statements.texts["still"] = backquoted(render(without, "pyformat", store._tables)[0])
+    store._statements.texts["still"] = backquoted(render(without, "pyformat", store._connections.tables)[0])
     with pytest.raises(AssertionError):
         await requeue_during_a_claim(store, mariadb_home)
 
@@ -262,7 +263,7 @@ async def test_a_late_commit_goes_before_what_was_written_after_it(store: MySQLS
     """The early one committed before the last one was begun, so it goes first, though others went meanwhile."""
     relay = await a_relay(store)
     async with store.outbox.transaction() as slow:
-        await slow.write([a_message(key="a", data="early")], store._tables)
+        await slow.write([a_message(key="a", data="early")], store._connections.tables)
         await store.outbox.put([a_message(key="b")])
         await relay.settle(await relay.claim())
     await store.outbox.put([a_message(key="a", data="last")])
@@ -281,11 +282,18 @@ async def test_a_relay_that_freezes_inside_a_transaction_does_not_keep_its_lanes
     async def freeze() -> None:
         async with store._connections._transaction() as connection:
             if step == "claim":
-                assert seqs(await store._flow.claim(connection, "relay-a", frozen.lanes, 10, NOON)) == [seq]
+                assert seqs(
+                    await inside(store.outbox.claim, connection, "relay-a", frozen.lanes, limit=10, now=NOON)
+                ) == [seq]
             elif step == "settle":
-                await store._flow.settle(connection, [Settlement(claim, {seq: Published()}) for claim in claims], NOON)
+                await inside(
+                    store.outbox.settle,
+                    connection,
+                    [Settlement(claim, {seq: Published()}) for claim in claims],
+                    now=NOON,
+                )
             else:
-                await store._lanes.take(connection, "relay-c", 1000, LEASE, lost, (), later)
+                await inside(store.lanes.take, connection, "relay-c", limit=1000, lease=LEASE, lost=lost, now=later)
             taken: list[int] = []
             async with asyncio.timeout(60):
                 while len(taken) < len(frozen.lanes):
