@@ -11,7 +11,7 @@ STORES = ("mongo", "mysql", "postgres", "sqlite")
 TRANSPORTS = ("amqp", "http", "kafka", "memory", "nats", "redis_streams", "sqs")
 
 IN_A_STORE = {
-    "__init__", "url", "connections", "statements", "parameters", "errors", "schema", "drop", "doctor", "transaction", "rows",
+    "__init__", "url", "connections", "statements", "errors", "schema", "drop", "doctor", "transaction", "rows",
     "outbox", "claim", "careful_claim", "settle", "lanes", "watch", "ops",
     "inbox", "inbox_connections", "inbox_rows", "blocking_connections",
 }  # fmt: skip
@@ -26,7 +26,7 @@ ONLY_IN_ONE_STORE = {
         "server",
         "updates",
     },
-    "mysql": {"connection"},
+    "mysql": set(),
     "postgres": {"buffered_connection"},
     "sqlite": set(),
 }

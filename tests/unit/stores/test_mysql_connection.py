@@ -14,13 +14,13 @@ import pytest
 from tests.servers.databases import in_database
 from tests.servers.mariadb import connect
 from tests.servers.ports import free_port
-from tests.unit.stores.homes import MariaDBHome, columns
+from tests.unit.stores.homes import MariaDBHome, columns, drop_tables
 
 from postroom.config.values import TableNames
 from postroom.contracts.ops import Query
 from postroom.contracts.outbox import Retry
 from postroom.errors import ConfigError, MissingDependency, SchemaMismatch, StoreError, StoreUnavailable
-from postroom.stores import drop_tables, open_store, open_waker
+from postroom.stores import open_store, open_waker
 from postroom.stores.mysql import MySQLStore, connections
 from postroom.stores.mysql.connection import Connection
 from postroom.stores.mysql.connections import AT_ONCE

@@ -16,12 +16,12 @@ import psycopg
 import pytest
 from tests.servers.databases import fresh_mariadb_database, in_database
 from tests.unit.stores.catalogues import catalogue, renamed, rewritten, with_prefix
-from tests.unit.stores.homes import Home, MariaDBHome, PostgresHome, SQLiteHome, columns
+from tests.unit.stores.homes import Home, MariaDBHome, PostgresHome, SQLiteHome, columns, drop_tables
 
 from postroom.config.tables import NAME_MAX, TableNames
 from postroom.contracts.ops import Query
 from postroom.errors import ConfigError, SchemaMismatch, StoreError
-from postroom.stores import drop_tables, open_store
+from postroom.stores import open_store
 from postroom.stores.postgres import PostgresStore, connections
 from postroom.stores.sql import migrations
 from postroom.stores.sql.files import backquoted, read, rename
@@ -347,8 +347,8 @@ async def test_the_number_of_lanes_is_honoured(home: Home) -> None:
         assert [lane.lane for lane in await store.lanes.all()] == list(range(8))
         assert {record.lane for record in await store.ops.find(Query())} == set(range(8))
     async with home.open() as later:
-        await later.migrate()
-        await later.check()
+        await later.schema.migrate()
+        await later.schema.check()
         await put(later, "k1")
         relay = await a_relay(later)
         assert len(await relay.drain()) == 201
@@ -359,10 +359,10 @@ async def test_another_number_of_lanes_is_refused(home: Home) -> None:
         await store.schema.migrate()
     async with home.open(lanes=16) as other:
         with pytest.raises(SchemaMismatch, match="have 8 lanes, not the 16 asked for") as caught:
-            await other.migrate()
+            await other.schema.migrate()
         assert caught.value.facts == {"found": 8, "wanted": 16}
     async with home.open(lanes=8) as same:
-        await same.migrate()
+        await same.schema.migrate()
     assert home.sql("SELECT count(*) FROM outbox_lane") == [(8,)]
 
 

@@ -9,6 +9,9 @@ from typing import Any
 
 from pymongo.errors import ConnectionFailure, PyMongoError
 
+from postroom.errors import StoreError, StoreUnavailable
+
+DUPLICATE_KEY, NO_SUCH_TRANSACTION = 11000, 251
 TRANSIENT, UNKNOWN = "TransientTransactionError", "UnknownTransactionCommitResult"
 ENDING = frozenset({91, 189, 10058, 10107, 11600, 11601, 11602, 13435, 13436})
 """The primary steps down, or ends."""
@@ -46,3 +49,24 @@ def said(exc: PyMongoError) -> str:
     details: Any = getattr(exc, "details", None) or {}
     text = str(details.get("errmsg") or exc).strip()
     return text.splitlines()[0].partition(", Timeout:")[0].partition(" (configured timeouts")[0].rstrip(".")[:300]
+
+
+def was_second(exc: PyMongoError) -> bool:
+    """Did another transaction write the same document, or did the server end this one for another reason of the moment?"""
+    return exc.has_error_label(TRANSIENT) or DUPLICATE_KEY in _codes(exc)
+
+
+def contended(shown: str) -> StoreUnavailable:
+    """The error for a message that another transaction handles now, and goes on handling."""
+    return StoreUnavailable(
+        f"MongoDB at {shown} is busy with another transaction on the same message; it is tried again."
+    )
+
+
+def ended() -> StoreError:
+    """The error for a transaction that was over when it was to be committed."""
+    return StoreError(
+        "The transaction was over before its end: the handler ended it, went on after an error, which rolls back all of it, "
+        "or took longer than the server's transactionLifetimeLimitSeconds; leave commit and abort to the inbox, and let "
+        "errors out."
+    )

@@ -7,11 +7,19 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from postroom.contracts.lanes import Lane, OnLeaseLost, RelayInfo
-from postroom.stores.mongo.collections import OPEN, CollectionNames, among, bare, mine, zoned
-from postroom.stores.mongo.holds import Holds
-from postroom.stores.mongo.server import Contended, Document, Session
-from postroom.stores.mongo.settle import Settling
-from postroom.stores.mongo.updates import notes, places_of
+from postroom.stores.mongo.collections import (
+    OPEN,
+    Collections,
+    Part,
+    among,
+    bare,
+    in_transaction,
+    mine,
+    without_transaction,
+    zoned,
+)
+from postroom.stores.mongo.connections import Contended, Document, Session
+from postroom.stores.mongo.settle import Holds, Settling, notes, places_of
 from postroom.stores.selection import LostRow, after_a_crash
 
 MEETING_SECONDS = 0.5
@@ -28,49 +36,62 @@ class Terms(NamedTuple):
     now: datetime | None
 
 
-class Lanes:
-    """Each method is a transaction, or one write."""
+class MongoLanes(Part):
+    """See `postroom.contracts.lanes` for what each method promises."""
 
-    def __init__(self, shelves: CollectionNames) -> None:
-        self._shelves, self._server = shelves, shelves.server
-        self._posting, self._holds = Settling(shelves), Holds(shelves)
+    def __init__(self, collections: Collections) -> None:
+        super().__init__(collections)
+        self._settling, self._holds = Settling(collections), Holds(collections)
 
-    async def join(self, relay: RelayInfo, now: datetime | None) -> None:
+    @without_transaction
+    async def join(self, relay: RelayInfo, *, now: datetime | None = None) -> None:
         fields = ("name", "host", "pid", "version", "process")
         facts = {field: getattr(relay, field) for field in fields}
         seen: Document = {"$currentDate": {"seen_at": True}} if now is None else {"$set": {"seen_at": bare(now)}}
         told = {"$setOnInsert": facts, **seen}
-        await self._server.ask(lambda: self._shelves.relay.update_one({"_id": relay.owner}, told, upsert=True))
+        await self.collections.relay.update_one({"_id": relay.owner}, told, upsert=True)
 
+    @without_transaction
     async def leave(self, owner: str) -> None:
-        await self._server.ask(lambda: self._shelves.relay.delete_one({"_id": owner}))
+        await self.collections.relay.delete_one({"_id": owner})
 
+    @without_transaction
     async def relays(self) -> Sequence[RelayInfo]:
-        found = await self._server.ask(lambda: self._shelves.relay.find(sort=[("_id", 1)]).to_list())
-        return [_relay(each) for each in found]
+        return [_relay(each) for each in await self.collections.relay.find(sort=[("_id", 1)]).to_list()]
 
-    async def lanes(self) -> Sequence[Lane]:
-        return [
-            _lane(each) for each in await self._server.ask(lambda: self._shelves.lane.find(sort=[("_id", 1)]).to_list())
-        ]
+    @without_transaction
+    async def all(self) -> Sequence[Lane]:
+        return [_lane(each) for each in await self.collections.lane.find(sort=[("_id", 1)]).to_list()]
 
-    async def take(self, owner: str, limit: int, terms: Terms) -> Sequence[Lane]:
+    async def take(
+        self,
+        owner: str,
+        *,
+        limit: int,
+        lease: timedelta,
+        lost: OnLeaseLost,
+        gone: Collection[str] = (),
+        now: datetime | None = None,
+    ) -> Sequence[Lane]:
         if limit < 1:
             return []
+        terms = Terms(lease, lost, gone, now)
         try:
-            return await self._server.run(lambda tx: self._take(tx, owner, limit, terms), patience=MEETING_SECONDS)
+            return await self.connections.run(
+                lambda session: self._take(session, owner, limit, terms), patience=MEETING_SECONDS
+            )
         except Contended:
             return await self._take_each(owner, limit, terms)
 
     async def _take_each(self, owner: str, limit: int, terms: Terms) -> Sequence[Lane]:
         """One by one: a lane that somebody's transaction holds, who may be dead, keeps nobody from the others."""
         taken: list[Lane] = []
-        for lane in await self.lanes():
+        for lane in await self.all():
             if len(taken) == limit:
                 break
             try:
-                taken += await self._server.run(
-                    lambda tx, lane=lane: self._take(tx, owner, 1, terms, {"_id": lane.lane}),  # type: ignore[misc]  # a default of a lambda
+                taken += await self.connections.run(
+                    lambda session, lane=lane: self._take(session, owner, 1, terms, {"_id": lane.lane}),  # type: ignore[misc]  # a default of a lambda
                     patience=0,
                 )
             except Contended:
@@ -86,31 +107,31 @@ class Lanes:
         which: Document = {},  # noqa: B006 - never changed
     ) -> Sequence[Lane]:
         lease, lost, gone, now = terms
-        at = await self._shelves.clock(session, now)
+        at = await self.collections.clock(session, now)
         # R5: free, or its lease ran out by the server's clock, or its owner's process is gone.
         free = {**which, "$or": [{"owner": None}, {"lease_until": {"$lt": at}}, {"owner": among(gone)}]}
-        found = await self._shelves.lane.find(free, session=session, sort=[("_id", 1)], limit=limit).to_list()
+        found = await self.collections.lane.find(free, session=session, sort=[("_id", 1)], limit=limit).to_list()
         if not found:
             return []
         ids, until = [each["_id"] for each in found], at + lease
         mine_now = {"$set": {"owner": owner, "lease_until": until}, "$inc": {"epoch": 1}}
-        await self._shelves.lane.update_many({"_id": among(ids), **free}, mine_now, session=session)
+        await self.collections.lane.update_many({"_id": among(ids), **free}, mine_now, session=session)
         # Without a transaction another may have been quicker; an epoch is given once.
         held = mine(owner, {each["_id"]: each["epoch"] + 1 for each in found})
-        taken = await self._shelves.lane.find(held, session=session, sort=[("_id", 1)]).to_list()
+        taken = await self.collections.lane.find(held, session=session, sort=[("_id", 1)]).to_list()
         await self._let_go(session, [each["_id"] for each in taken], lost, at)
         return [_lane(each) for each in taken]
 
     async def _let_go(self, session: Session, lanes: Sequence[int], lost: OnLeaseLost, at: datetime) -> None:
         """R6: count an attempt for what an earlier owner had in flight here, and drop its claims, also mine. Marking
         them is what stops that owner's settle; what it had marked before is carried out as it said."""
-        claims = await self._shelves.claim.find(
+        claims = await self.collections.claim.find(
             {"lane": among(lanes)}, {"seqs": 1, "mark": 1, "alone": 1}, session=session
         ).to_list()
         flying = [each for each in claims if each.get("mark") is None]
-        await self._posting.mark(session, await self._lost(session, flying, lost, at), lost=True)
-        marked = self._shelves.claim.find({"_id": among([each["_id"] for each in claims])}, session=session)
-        await self._posting.carry_out(session, await marked.to_list() if claims else [])
+        await self._settling.mark(session, await self._lost(session, flying, lost, at), lost=True)
+        marked = self.collections.claim.find({"_id": among([each["_id"] for each in claims])}, session=session)
+        await self._settling.carry_out(session, await marked.to_list() if claims else [])
         if session is None:
             await self._holds.look_after_all({"lane": among(lanes)})
 
@@ -120,7 +141,7 @@ class Lanes:
         """The mark of each of these claims, that were lost with their relay."""
         seqs = [seq for each in claims for seq in each["seqs"]]
         facts = {"_id": 0, "seq": 1, "key": 1, "attempts": 1, "lost": 1, "lane": 1}
-        rows = await self._shelves.outbox.find({"seq": among(seqs), **OPEN}, facts, session=session).to_list()
+        rows = await self.collections.outbox.find({"seq": among(seqs), **OPEN}, facts, session=session).to_list()
         marks: dict[int, Document] = {}
         for claim in claims:
             mine = [each for each in rows if each["seq"] in set(claim["seqs"])]
@@ -131,32 +152,32 @@ class Lanes:
         return marks
 
     async def renew(
-        self, owner: str, lanes: Mapping[int, int], lease: timedelta, now: datetime | None
+        self, owner: str, lanes: Mapping[int, int], *, lease: timedelta, now: datetime | None = None
     ) -> frozenset[int]:
         if not lanes:
             return frozenset()
         until: object = {"$add": ["$$NOW", _milliseconds(lease)]} if now is None else bare(now) + lease
-        return await self._server.ask(lambda: self._renew(mine(owner, lanes), until))
+        return await self._renew(mine(owner, lanes), until)
 
+    @without_transaction
     async def _renew(self, held: Document, until: object) -> frozenset[int]:
         """What is mine at this epoch after the write was so at the write: an epoch that was lost never comes back."""
-        await self._shelves.lane.update_many(held, [{"$set": {"lease_until": until}}])
-        return frozenset([each["_id"] async for each in self._shelves.lane.find(held, {"_id": 1})])
+        await self.collections.lane.update_many(held, [{"$set": {"lease_until": until}}])
+        return frozenset([each["_id"] async for each in self.collections.lane.find(held, {"_id": 1})])
 
     async def release(self, owner: str, lanes: Mapping[int, int]) -> frozenset[int]:
-        if not lanes:
-            return frozenset()
-        return await self._server.run(lambda tx: self._release(tx, owner, lanes))
+        return await self._release(owner, lanes) if lanes else frozenset()
 
+    @in_transaction
     async def _release(self, session: Session, owner: str, lanes: Mapping[int, int]) -> frozenset[int]:
         """R24: only a lane with nothing in flight. A claim of it at the same moment writes the lane too: one of us waits."""
-        busy = self._shelves.claim.find({"lane": among(lanes)}, {"lane": 1}, session=session)
+        busy = self.collections.claim.find({"lane": among(lanes)}, {"lane": 1}, session=session)
         in_flight = {each["lane"] async for each in busy}
         held = mine(owner, {lane: epoch for lane, epoch in lanes.items() if lane not in in_flight} or {-1: -1})
-        free = [each["_id"] async for each in self._shelves.lane.find(held, {"_id": 1}, session=session)]
+        free = [each["_id"] async for each in self.collections.lane.find(held, {"_id": 1}, session=session)]
         if free:
             nobody = {"$set": {"owner": None, "lease_until": None}}
-            await self._shelves.lane.update_many({"_id": among(free), **held}, nobody, session=session)
+            await self.collections.lane.update_many({"_id": among(free), **held}, nobody, session=session)
         return frozenset(free)
 
 

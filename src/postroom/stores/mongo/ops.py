@@ -9,34 +9,39 @@ from uuid import UUID
 
 from postroom.contracts.ops import Counts, Progress, Query, Record, Status
 from postroom.stores.chunks import Chunk, Done, end_of, in_chunks
-from postroom.stores.mongo.collections import OPEN, CollectionNames, among, bare, zoned
-from postroom.stores.mongo.dead import Dead
-from postroom.stores.mongo.foreign_rows import ForeignRows
-from postroom.stores.mongo.holds import Holds
-from postroom.stores.mongo.rows import message_in
-from postroom.stores.mongo.server import Document, Session
-from postroom.stores.mongo.updates import DONE, SENT
+from postroom.stores.mongo.collections import (
+    OPEN,
+    Collections,
+    Part,
+    among,
+    bare,
+    in_transaction,
+    without_transaction,
+    zoned,
+)
+from postroom.stores.mongo.connections import Document, Session
+from postroom.stores.mongo.rows import DeadApart, ForeignRows, message_in
+from postroom.stores.mongo.settle import DONE, SENT, Holds
 
 NOT_GONE: Document = {"outcome": among([None, "dead"])}
 """What a person may change: a relay may have settled it since it was looked at, where there are no transactions."""
 FLYING: Document = {"seqs": 1, "owner": 1, "claimed_at": 1}
 
 
-class Ops:
-    """Each method is a transaction."""
+class MongoOps(Part):
+    """See `postroom.contracts.ops` for what each method promises."""
 
-    def __init__(self, shelves: CollectionNames) -> None:
-        self._shelves, self._server = shelves, shelves.server
-        self._holds, self._strangers, self._dead = Holds(shelves), ForeignRows(shelves), Dead(shelves)
+    def __init__(self, collections: Collections) -> None:
+        super().__init__(collections)
+        self._holds, self._dead = Holds(collections), DeadApart(collections)
+        self._foreign_rows = ForeignRows(collections)
 
-    async def counts(self, now: datetime | None) -> Counts:
-        return await self._server.run(lambda tx: self._counts(tx, now))
-
-    async def _counts(self, session: Session, now: datetime | None) -> Counts:
-        at = await self._shelves.clock(session, now)
+    @in_transaction
+    async def counts(self, session: Session, *, now: datetime | None = None) -> Counts:
+        at = await self.collections.clock(session, now)
         flying = await self._flying(session)
         failed = {"$cond": [{"$gt": ["$attempts", 0]}, "failed", "pending"]}
-        groups = await self._shelves.outbox.aggregate(
+        groups = await self.collections.outbox.aggregate(
             [
                 {"$set": {"outcome": {"$ifNull": ["$outcome", failed]}}},
                 {"$group": {"_id": "$outcome", "number": {"$sum": 1}}},
@@ -56,7 +61,7 @@ class Ops:
         due = {"$or": [{"due_at": None}, {"due_at": {"$lte": at}}]}
         found = []
         for field in ("line", "behind", "later"):
-            groups = await self._shelves.outbox.aggregate(
+            groups = await self.collections.outbox.aggregate(
                 [
                     {"$match": {field: {"$exists": True}, **OPEN, **due}},
                     {"$group": {"_id": None, "at": {"$min": "$created_at"}}},
@@ -68,71 +73,70 @@ class Ops:
 
     async def _parked(self, session: Session) -> int:
         """How many open ones stand behind a dead head. Some may still be in the line: nobody looked at it since."""
-        keys = [each["_id"] async for each in self._shelves.hold.find({"until": None}, {"_id": 1}, session=session)]
+        keys = [each["_id"] async for each in self.collections.hold.find({"until": None}, {"_id": 1}, session=session)]
         if not keys:
             return 0
         waiting = [{"behind": among(keys)}, {"line": {"$exists": True}, "key": among(keys), **OPEN}]
         later = {"later": {"$exists": True}, "key": among(keys)}
-        return await self._shelves.outbox.count_documents({"$or": [*waiting, later]}, session=session)
+        return await self.collections.outbox.count_documents({"$or": [*waiting, later]}, session=session)
 
     async def find(self, query: Query) -> Sequence[Record]:
         if query.limit == 0:
             return []
-        await self._server.open()
-        with self._server.translated():
-            await self._strangers.welcome()
-        return await self._server.run(lambda tx: self._find(tx, query))
+        await self._foreign_rows.number()
+        return await self._find(query)
 
-    async def ids_between(self, first: UUID, last: UUID, limit: int) -> Sequence[UUID]:
-        await self._server.open()
+    @in_transaction
+    async def ids_between(self, session: Session, first: UUID, last: UUID, *, limit: int) -> Sequence[UUID]:
         among_them = {"$gte": str(first), "$lte": str(last)}
         either = {"$or": [{"_id": among_them}, {"id": among_them}]}
+        found = self.collections.outbox.find(either, {"id": 1}, session=session, limit=limit)
+        return sorted(UUID(each.get("id") or each["_id"]) for each in await found.to_list())
 
-        async def ids(session: Session) -> list[UUID]:
-            found = self._shelves.outbox.find(either, {"id": 1}, session=session, limit=limit)
-            return sorted(UUID(each.get("id") or each["_id"]) for each in await found.to_list())
-
-        return await self._server.run(ids)
-
+    @in_transaction
     async def _find(self, session: Session, query: Query) -> Sequence[Record]:
         flying = await self._flying(session)
-        found = self._shelves.outbox.find(
+        found = self.collections.outbox.find(
             _filter(query, list(flying)), session=session, sort=[("seq", -1)], limit=query.limit or 0
         )
         rows = await self._dead.whole(session, (await found.to_list())[::-1])
         keys = {each["key"] for each in rows if each.get("key") is not None}
-        holds = self._shelves.hold.find({"_id": among(keys), "until": None}, {"_id": 1}, session=session)
+        holds = self.collections.hold.find({"_id": among(keys), "until": None}, {"_id": 1}, session=session)
         parked = {each["_id"] async for each in holds}
         return [_record(each, flying.get(each["seq"]), parked) for each in rows]
 
     async def _flying(self, session: Session) -> dict[int, Document]:
         """The claim that each message in flight is in."""
-        claims = await self._shelves.claim.find({}, FLYING, session=session).to_list()
+        claims = await self.collections.claim.find({}, FLYING, session=session).to_list()
         return {seq: claim for claim in claims for seq in claim["seqs"]}
 
     async def _in_flight(self, session: Session, seqs: Collection[int]) -> list[Document]:
         if not seqs:
             return []
-        return await self._shelves.outbox.find({"seq": among(seqs), **OPEN}, {"attempts": 1}, session=session).to_list()
+        return await self.collections.outbox.find(
+            {"seq": among(seqs), **OPEN}, {"attempts": 1}, session=session
+        ).to_list()
 
-    async def requeue(self, query: Query, told: Progress | None) -> int:
-        top = await self._begin()
-        return await in_chunks(top, lambda chunk: self._server.run(lambda tx: self._requeue(tx, query, chunk)), told)
+    async def requeue(self, query: Query, *, told: Progress | None = None) -> int:
+        return await in_chunks(await self._top(), lambda chunk: self._requeue(query, chunk), told)
 
-    async def _begin(self) -> int:
-        """Give what strangers wrote its place; the last seq that there is then."""
-        await self._server.open()
-        with self._server.translated():
-            await self._strangers.welcome()
-            last = await self._shelves.outbox.find_one({"seq": {"$ne": None}}, {"seq": 1}, sort=[("seq", -1)])
+    async def discard(self, query: Query, *, now: datetime | None = None, told: Progress | None = None) -> int:
+        return await in_chunks(await self._top(), lambda chunk: self._discard(query, chunk, now), told)
+
+    @without_transaction
+    async def _top(self) -> int:
+        """Give their places to documents that were written by hand; the last seq that there is then."""
+        await self._foreign_rows.number()
+        last = await self.collections.outbox.find_one({"seq": {"$ne": None}}, {"seq": 1}, sort=[("seq", -1)])
         return int(last["seq"]) if last else 0
 
+    @in_transaction
     async def _requeue(self, session: Session, query: Query, chunk: Chunk) -> Done:
         """Back to pending, with the same id and place. Behind a hold it waits its turn; its key is looked after next."""
         rows = await self._matching(session, query, chunk, "dead", "failed")
         await self._dead.back(session, rows)
         keys = {each["key"] for each in rows if each.get("key") is not None}
-        holds = self._shelves.hold.find({"_id": among(keys)}, {"_id": 1}, session=session)
+        holds = self.collections.hold.find({"_id": among(keys)}, {"_id": 1}, session=session)
         held = {each["_id"] async for each in holds}
         behind = [each["seq"] for each in rows if each.get("key") in held]
         ahead = [each["seq"] for each in rows if each.get("key") not in held]
@@ -143,24 +147,19 @@ class Ops:
                     {"$unset": list(fresh)},
                     {"$set": {"attempts": 0, field: place}},
                 ]
-                await self._shelves.outbox.update_many({"seq": among(seqs), **NOT_GONE}, again, session=session)
+                await self.collections.outbox.update_many({"seq": among(seqs), **NOT_GONE}, again, session=session)
         await self._let_go(session, keys)
         return Done(len(rows), end_of([each["seq"] for each in rows], chunk))
 
-    async def discard(self, query: Query, now: datetime | None, told: Progress | None) -> int:
-        top = await self._begin()
-        return await in_chunks(
-            top, lambda chunk: self._server.run(lambda tx: self._discard(tx, query, chunk, now)), told
-        )
-
+    @in_transaction
     async def _discard(self, session: Session, query: Query, chunk: Chunk, now: datetime | None) -> Done:
         rows = await self._matching(session, query, chunk, "dead", "failed", "pending")
         await self._dead.back(session, rows)
-        at = await self._shelves.clock(session, now)
+        at = await self.collections.clock(session, now)
         if rows:
             closed = {"$set": {"outcome": "discarded", "settled_at": at}, "$unset": DONE}
             seqs = among([each["seq"] for each in rows])
-            await self._shelves.outbox.update_many({"seq": seqs, **NOT_GONE}, closed, session=session)
+            await self.collections.outbox.update_many({"seq": seqs, **NOT_GONE}, closed, session=session)
         await self._let_go(session, {each["key"] for each in rows if each.get("key") is not None})
         return Done(len(rows), end_of([each["seq"] for each in rows], chunk))
 
@@ -177,7 +176,7 @@ class Ops:
         allowed = {"$or": [_status(status, flying) for status in statuses]}
         part = {"seq": {"$gt": chunk.after, "$lte": chunk.top}}
         wanted = {"$and": [part, _filter(query, flying), allowed]}
-        found = self._shelves.outbox.find(
+        found = self.collections.outbox.find(
             wanted, {"seq": 1, "key": 1}, session=session, sort=[("seq", 1)], limit=chunk.size
         )
         return await found.to_list()

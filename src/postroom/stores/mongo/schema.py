@@ -1,23 +1,35 @@
-"""The collections and their indexes: made, brought up to date, checked."""
+"""The collections and their indexes: made, brought up to date, checked, dropped."""
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 from pymongo import ASCENDING, IndexModel, ReturnDocument, UpdateOne
 from pymongo.errors import CollectionInvalid
 
+from postroom.config.tables import Part as TablePart
 from postroom.contracts.schema import Migration
-from postroom.errors import SchemaMismatch
 from postroom.stores.documents import SEQ
-from postroom.stores.mongo.collections import CollectionNames, Collections
-from postroom.stores.mongo.server import Document
-from postroom.stores.sql.migrations import missing, not_ours, other_lanes, too_new, too_old
+from postroom.stores.mongo.collections import Collections, DocumentCollection, Part, without_transaction
+from postroom.stores.mongo.connections import Document
+from postroom.stores.sql.migrations import not_ours, other_lanes, too_new, too_old
 
 STEPS = {1: "0001_outbox", 2: "0002_inbox"}
 VERSION = max(STEPS)
 LANES_DEFAULT = 64
+DROPPED: tuple[TablePart, ...] = (
+    "claim",
+    "hold",
+    "lane",
+    "relay",
+    "counter",
+    "dead",
+    "",
+    "inbox_dead",
+    "inbox",
+    "schema",
+)
+"""All collections, in the order in which they are dropped."""
 
 TEXT, MOMENT = {"bsonType": ["string", "null"]}, {"bsonType": ["date", "null"]}
 RULES: Document = {
@@ -65,41 +77,50 @@ INBOX_BEGUN = "inbox"
 """The counter's field that says that the inbox's collections are ours: it is written before they are made."""
 
 
-class Schema:
-    """Every step may be taken twice, and by two at once: what is there is left as it is."""
+class MongoSchema(Part):
+    """See `postroom.contracts.schema` for what each method promises. Every step may be taken twice, and by two at once: what
+    is there is left as it is."""
 
-    def __init__(self, shelves: CollectionNames, lanes: int | None) -> None:
-        self._shelves, self._lanes = shelves, lanes
+    def __init__(self, collections: Collections, lanes: int | None) -> None:
+        super().__init__(collections)
+        self._lanes = lanes
 
+    @without_transaction
     async def migrate(self) -> Migration:
         before = await self._version()
         if before > VERSION:
             raise too_new(before, VERSION)
-        shelves, server = self._shelves, self._shelves.server
-        names = await server.database.list_collection_names()
-        counter = await shelves.counter.find_one()
-        if not before and shelves.outbox.name in names and counter is None:
-            raise not_ours(server.address.shown, shelves.tables)
+        collections, shown = self.collections, self.connections.address.shown
+        names = await self.connections.database.list_collection_names()
+        counter = await collections.counter.find_one()
+        if not before and collections.outbox.name in names and counter is None:
+            raise not_ours(shown, collections.tables)
         for part in ("inbox", "inbox_dead"):
-            if before < 2 and shelves.tables.name(part) in names and INBOX_BEGUN not in (counter or {}):
-                raise not_ours(server.address.shown, shelves.tables, part)
+            if before < 2 and collections.tables.name(part) in names and INBOX_BEGUN not in (counter or {}):
+                raise not_ours(shown, collections.tables, part)
         # The counter is the first thing made: whoever died after it can begin again.
         await self._make(before)
         applied = [name for number, name in STEPS.items() if number > before]
         return Migration(before=before, after=VERSION, applied=applied)
 
+    @without_transaction
     async def check(self) -> None:
-        """Raise SchemaMismatch, with the command to type."""
         version = await self._version()
         if version > VERSION:
             raise too_new(version, VERSION)
         if not version:
-            raise missing(self._shelves.server.address.shown, self._shelves.tables)
+            raise self.collections.missing()
         if version < VERSION:
-            raise too_old(version, VERSION, self._shelves.server.address.shown, self._shelves.tables)
+            raise too_old(version, VERSION, self.connections.address.shown, self.collections.tables)
+
+    async def drop(self) -> None:
+        # Not by `without_transaction`, which first asks what the server can do: any server can drop.
+        with self.connections.translated():
+            for part in DROPPED:
+                await self.connections.database[self.collections.tables.name(part)].drop()
 
     async def _version(self) -> int:
-        newest = await self._shelves.schema.find_one(sort=[("_id", -1)])
+        newest = await self.collections.schema.find_one(sort=[("_id", -1)])
         return 0 if newest is None else int(newest["_id"])
 
     async def _make(self, before: int) -> None:
@@ -114,50 +135,48 @@ class Schema:
             await self._done(2)
 
     async def _make_outbox(self, lanes: int) -> None:
-        shelves = self._shelves
-        apart = [shelves.dead] if shelves.server.address.dead_apart else []
-        for books in (shelves.outbox, shelves.lane, shelves.claim, shelves.hold, shelves.relay, *apart):
-            await self._create(books, RULES if books.name == shelves.outbox.name else None)
-        await shelves.outbox.create_indexes(OUTBOX)
-        await shelves.claim.create_indexes([IndexModel([("lane", ASCENDING)], unique=True)])
-        await shelves.hold.create_indexes([IndexModel([("lane", ASCENDING), ("until", ASCENDING)])])
+        collections = self.collections
+        apart = [collections.dead] if self.connections.address.dead_apart else []
+        for collection in (
+            collections.outbox,
+            collections.lane,
+            collections.claim,
+            collections.hold,
+            collections.relay,
+            *apart,
+        ):
+            await self._create(collection, RULES if collection.name == collections.outbox.name else None)
+        await collections.outbox.create_indexes(OUTBOX)
+        await collections.claim.create_indexes([IndexModel([("lane", ASCENDING)], unique=True)])
+        await collections.hold.create_indexes([IndexModel([("lane", ASCENDING), ("until", ASCENDING)])])
         fresh = {"epoch": 0, "owner": None, "lease_until": None, "claims": 0}
-        await shelves.lane.bulk_write(
+        await collections.lane.bulk_write(
             [UpdateOne({"_id": lane}, {"$setOnInsert": fresh}, upsert=True) for lane in range(lanes)]
         )
 
     async def _make_inbox(self) -> None:
-        shelves = self._shelves
-        await shelves.counter.update_one({"_id": SEQ}, {"$set": {INBOX_BEGUN: True}})
-        for books, indexes in ((shelves.inbox, INBOX), (shelves.inbox_dead, INBOX_DEAD)):
-            await self._create(books, None)
-            await books.create_indexes(indexes)
+        collections = self.collections
+        await collections.counter.update_one({"_id": SEQ}, {"$set": {INBOX_BEGUN: True}})
+        for collection, indexes in ((collections.inbox, INBOX), (collections.inbox_dead, INBOX_DEAD)):
+            await self._create(collection, None)
+            await collection.create_indexes(indexes)
 
     async def _done(self, number: int) -> None:
         """A step's version is the last of it: while it is not there, nobody uses the rest."""
         applied = {"$setOnInsert": {"name": STEPS[number]}, "$currentDate": {"applied_at": True}}
-        await self._shelves.schema.update_one({"_id": number}, applied, upsert=True)
+        await self.collections.schema.update_one({"_id": number}, applied, upsert=True)
 
     async def _lane_count(self) -> int:
         """How many lanes there are; who comes first decides."""
         fresh = {"seq": 0, "lanes": self._lanes or LANES_DEFAULT}
-        counter = await self._shelves.counter.find_one_and_update(
+        counter = await self.collections.counter.find_one_and_update(
             {"_id": SEQ}, {"$setOnInsert": fresh}, upsert=True, return_document=ReturnDocument.AFTER
         )
         return int(counter["lanes"]) if counter else 0
 
-    async def _create(self, books: Collections, rules: Document | None) -> None:
+    async def _create(self, collection: DocumentCollection, rules: Document | None) -> None:
         try:
             options: dict[str, Any] = {"validator": rules} if rules else {}
-            await self._shelves.server.database.create_collection(books.name, **options)
+            await self.connections.database.create_collection(collection.name, **options)
         except CollectionInvalid:
             return  # it is there
-
-
-def mismatch(shelves: CollectionNames) -> SchemaMismatch:
-    return missing(shelves.server.address.shown, shelves.tables)
-
-
-def first_moment() -> datetime:
-    """Earlier than any: a wait that is over."""
-    return datetime(1970, 1, 1)  # noqa: DTZ001 - moments have no zone in here

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pymongo.errors import PyMongoError
 
 from postroom.errors import StoreUnavailable
-from postroom.stores.mongo.collections import CollectionNames
+from postroom.stores.mongo.collections import Collections
+from postroom.stores.mongo.connections import Document
 from postroom.stores.mongo.errors import said
-from postroom.stores.mongo.server import Document
 
 AWAIT_MS = 1_000
 """How long the server keeps one question open; it answers at once when there is something."""
@@ -24,10 +24,10 @@ BUSY, PAUSE_SECONDS = 1_000, 0.05
 """After so many in a row the stream is left for a moment and begun anew from there: a hint is not worth reading a flood."""
 
 
-def news(shelves: CollectionNames) -> list[Document]:
+def news(collections: Collections) -> list[Document]:
     """What is worth a wake-up: a message in the line, new or again; a relay that comes or goes; a lane that is free."""
     changed = "updateDescription.updatedFields"
-    written = {"ns.coll": shelves.outbox.name}
+    written = {"ns.coll": collections.outbox.name}
     return [
         {
             "$match": {
@@ -37,8 +37,12 @@ def news(shelves: CollectionNames) -> list[Document]:
                     # A person requeued or discarded it: its key may move again.
                     {**written, "operationType": "update", "updateDescription.removedFields": "outcome"},
                     {**written, "operationType": "update", f"{changed}.outcome": "discarded"},
-                    {"ns.coll": shelves.lane.name, "operationType": "update", f"{changed}.owner": {"$type": "null"}},
-                    {"ns.coll": shelves.relay.name, "operationType": {"$in": ["insert", "delete"]}},
+                    {
+                        "ns.coll": collections.lane.name,
+                        "operationType": "update",
+                        f"{changed}.owner": {"$type": "null"},
+                    },
+                    {"ns.coll": collections.relay.name, "operationType": {"$in": ["insert", "delete"]}},
                     {"operationType": {"$in": ["drop", "dropDatabase", "rename", "invalidate"]}},
                 ]
             }
@@ -47,11 +51,11 @@ def news(shelves: CollectionNames) -> list[Document]:
     ]
 
 
-async def watch(shelves: CollectionNames, woken: Callable[[], None]) -> None:
+async def watch(collections: Collections, woken: Callable[[], None]) -> None:
     """Call *woken* for what is committed; until cancelled."""
-    await shelves.server.open()
+    await collections.connections.open()
     stopping = asyncio.Event()
-    reading = asyncio.create_task(_read(shelves, woken, stopping))
+    reading = asyncio.create_task(_read(collections, woken, stopping))
     try:
         await asyncio.wait([reading])
     finally:
@@ -68,10 +72,10 @@ async def no_watch(woken: Callable[[], None]) -> None:
     await asyncio.Event().wait()
 
 
-async def _read(shelves: CollectionNames, woken: Callable[[], None], stopping: asyncio.Event) -> None:
-    where = shelves.server.address.shown
+async def _read(collections: Collections, woken: Callable[[], None], stopping: asyncio.Event) -> None:
+    where = collections.connections.address.shown
     try:
-        while await _pass_on(shelves, woken, stopping):  # noqa: ASYNC110 - a pause, and nothing is waited for
+        while await _pass_on(collections, woken, stopping):  # noqa: ASYNC110 - a pause, and nothing is waited for
             await asyncio.sleep(PAUSE_SECONDS)
     except PyMongoError as exc:
         if stopping.is_set():
@@ -82,10 +86,10 @@ async def _read(shelves: CollectionNames, woken: Callable[[], None], stopping: a
     raise StoreUnavailable(f"The watch of MongoDB at {where} has ended; it is polled meanwhile.")
 
 
-async def _pass_on(shelves: CollectionNames, woken: Callable[[], None], stopping: asyncio.Event) -> bool:
+async def _pass_on(collections: Collections, woken: Callable[[], None], stopping: asyncio.Event) -> bool:
     """Pass on what one stream tells; True when it told too much, False when it has ended."""
-    database = shelves.server.database
-    async with await database.watch(news(shelves), max_await_time_ms=AWAIT_MS, batch_size=BUSY) as stream:
+    database = collections.connections.database
+    async with await database.watch(news(collections), max_await_time_ms=AWAIT_MS, batch_size=BUSY) as stream:
         woken()
         for _ in range(BUSY):
             change = None

@@ -1,4 +1,4 @@
-"""The server: reached when first needed, asked in transactions, and its errors in our words.
+"""The connection to the server: made when first needed, used in transactions, its errors in our words.
 
 Everything is written to a majority and its journal, and read as a majority has it: what is sent must not be forgotten when
 another node becomes the primary.
@@ -23,7 +23,7 @@ from pymongo.write_concern import WriteConcern
 
 from postroom.errors import ConfigError, StoreError, StoreUnavailable
 from postroom.stores.connection_names import OURS
-from postroom.stores.mongo.errors import TRANSIENT, UNKNOWN, is_away, said
+from postroom.stores.mongo.errors import NO_SUCH_TRANSACTION, TRANSIENT, UNKNOWN, ended, is_away, said
 from postroom.stores.mongo.url import MongoUrl
 
 Result = TypeVar("Result")
@@ -33,6 +33,7 @@ Session: TypeAlias = AsyncClientSession | None
 Database: TypeAlias = AsyncDatabase[Document]
 
 MAJORITY = WriteConcern("majority", wtimeout=10_000, j=True)
+SNAPSHOT = ReadConcern("snapshot")
 TRANSACTION_SECONDS = 10.0
 """How long a transaction is tried again that met another one, or a new primary."""
 ABORT_SECONDS = 2.0
@@ -48,8 +49,8 @@ class Contended(StoreUnavailable):
     """Another transaction holds what this one wants, and goes on holding it."""
 
 
-class Server:
-    """One client, with what must be known of its server before anything is asked."""
+class Connections:
+    """One client of PyMongo for all parts of the store: it has a pool of its own. Sync handlers have another one beside it."""
 
     def __init__(self, address: MongoUrl, name: str = OURS) -> None:
         self.address, self._name = address, name
@@ -106,7 +107,7 @@ class Server:
                 await asyncio.sleep(random.uniform(0.001, 0.02))  # noqa: S311 - so that two do not meet again
 
     async def ask(self, work: Callable[[], Awaitable[Result]]) -> Result:
-        """Run *work*, which is one read, or one write that may be repeated."""
+        """Run *work* in no transaction: it is one read, or writes that may be repeated."""
         with self.translated():
             await self._know()
             return await work()
@@ -117,14 +118,14 @@ class Server:
 
     @asynccontextmanager
     async def transaction(self, deadline: float) -> AsyncIterator[Session]:
-        """A session in a transaction; its commit is repeated until the deadline while nobody knows what became of it. Where
-        there are no transactions, none: each write is by itself, and stays whatever comes after it."""
+        """Yield a session in a transaction; its commit is repeated until the deadline while its outcome is unknown. Where
+        there are no transactions, yield None: each write is by itself, and stays whatever comes after it."""
         if not self.address.transactions:
             yield None
             return
         session = self.client.start_session()
         try:
-            await session.start_transaction(ReadConcern("snapshot"), MAJORITY, ReadPreference.PRIMARY)
+            await begin(session)
             yield session
             await commit(session, deadline)
         except BaseException:
@@ -134,9 +135,28 @@ class Server:
                         await session.abort_transaction()
             raise
         finally:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(ABORT_SECONDS):
-                    await session.end_session()
+            await _end(session)
+
+    @asynccontextmanager
+    async def handling(self) -> AsyncIterator[AsyncClientSession]:
+        """Yield a session in a transaction for a handler, whose errors come out as they are, unless the server went away."""
+        await self.open()
+        session = self.client.start_session()
+        try:
+            await begin(session)
+            try:
+                yield session
+            except ConnectionFailure as exc:
+                # This label tells what happened to a transaction from what happened to another client of the handler's.
+                if exc.has_error_label(TRANSIENT):
+                    raise self.unavailable(exc) from exc
+                raise
+            if not session.in_transaction:
+                raise ended()
+            with self.translated():
+                await _commit_for_a_handler(session)
+        finally:
+            await _end(session)
 
     async def open(self) -> None:
         """Reach the server, and refuse one that cannot do what is needed."""
@@ -164,13 +184,13 @@ class Server:
         )
 
     def translated(self) -> _Translated:
-        """`with server.translated():` raises what the driver says in our words."""
+        """`with connections.translated():` raises what the driver says in our words."""
         return _Translated(self)
 
 
 class _Translated:
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
 
     def __enter__(self) -> None:
         return None
@@ -181,8 +201,8 @@ class _Translated:
 
     def _meaning(self, exc: PyMongoError) -> StoreError:
         if is_away(exc):
-            return self._server.unavailable(exc)
-        return StoreError(f"MongoDB at {self._server.address.shown} refuses: {said(exc)}.")
+            return self._connections.unavailable(exc)
+        return StoreError(f"MongoDB at {self._connections.address.shown} refuses: {said(exc)}.")
 
 
 def require_transactions(hello: Document, address: MongoUrl) -> None:
@@ -210,8 +230,13 @@ def no_url(address: MongoUrl) -> ConfigError:
     )
 
 
+async def begin(session: AsyncClientSession) -> None:
+    """Start a transaction that reads one snapshot and writes to a majority."""
+    await session.start_transaction(SNAPSHOT, MAJORITY, ReadPreference.PRIMARY)
+
+
 async def commit(session: AsyncClientSession, deadline: float) -> None:
-    """Commit; repeated until the deadline while nobody knows what became of it."""
+    """Commit. Repeat it until the deadline while its outcome is unknown."""
     while True:
         try:
             return await session.commit_transaction()
@@ -219,3 +244,20 @@ async def commit(session: AsyncClientSession, deadline: float) -> None:
             if not exc.has_error_label(UNKNOWN) or time.monotonic() > deadline:
                 raise
         await asyncio.sleep(0.05)
+
+
+async def _commit_for_a_handler(session: AsyncClientSession) -> None:
+    try:
+        await commit(session, time.monotonic() + TRANSACTION_SECONDS)
+    except OperationFailure as exc:
+        # The server rolls a transaction back at its first error, which a handler may have kept to itself.
+        if exc.code == NO_SUCH_TRANSACTION:
+            raise ended() from exc
+        raise
+
+
+async def _end(session: AsyncClientSession) -> None:
+    """End the session. A task that was cancelled does not wait long: the server finds out by itself."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(ABORT_SECONDS):
+            await session.end_session()
