@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import psycopg
 import pytest
+from postroom.stores.mongo.server import Server
 from pymongo import MongoClient
 from tests.servers.databases import in_database
 from tests.servers.mariadb import connect as mariadb_connect
@@ -24,9 +25,9 @@ from postroom.contracts.store import Store
 from postroom.errors import StoreError, StoreUnavailable
 from postroom.outbox.outbox import Outbox
 from postroom.stores import open_store
+from postroom.stores.memory import MemoryStore
 from postroom.stores.memory.outbox import MemoryOutbox
 from postroom.stores.mongo import blocking_connections, inbox_connections
-from postroom.stores.mongo.server import Server
 from postroom.stores.sqlite import connections as sqlite_connections
 from postroom.stores.sqlite.connections import FileConnection
 from postroom.testing.contracts._case import a_message

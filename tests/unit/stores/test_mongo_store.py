@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 import pytest
+from postroom.stores.mongo.server import Session
 from pymongo import MongoClient
 from pymongo.errors import WriteError
 
@@ -20,7 +21,6 @@ from postroom.message import Message
 from postroom.stores.mongo import MongoStore
 from postroom.stores.mongo.careful_claim import CarefulClaim
 from postroom.stores.mongo.collections import among
-from postroom.stores.mongo.server import Session
 from postroom.stores.mongo.settle import Settling
 from postroom.stores.mongo.watch import news
 from postroom.stores.selection import Choice
@@ -261,11 +261,11 @@ async def test_the_dead_are_in_a_collection_of_their_own_and_seen_as_before(
             assert (copy["_id"], copy["payload"], copy["last_error_code"]) == (str(message.id), '{"n":1}', "REJECTED")
             assert database["outbox"].count_documents({"payload": {"$exists": True}}) == 2
             for each in (apart, store):
-                (found,) = await each.find(Query(status="dead"))
+                (found,) = await each.ops.find(Query(status="dead"))
                 assert (found.message, found.parked) == (message, True)
-                assert (await each.counts()).by_status["dead"] == 1
+                assert (await each.ops.counts()).by_status["dead"] == 1
             with pytest.raises(DuplicateMessage):
-                await apart.put([message])
+                await apart.outbox.put([message])
             assert await store.ops.requeue(Query(status="dead")) == 1, "by somebody whose URL does not say it"
             assert database["outbox_dead"].count_documents({}) == 0
     assert [each.message for each in await store.ops.find(Query(ids=[message.id]))] == [message]

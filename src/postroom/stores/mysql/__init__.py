@@ -46,7 +46,7 @@ class MySQLStore:
         self.lanes = MySQLLanes(connections, statements)
         self.inbox = MySQLInbox(connections, Statements(tables, INBOX_FILES))
         self.ops = MySQLOps(connections, statements)
-        self._connections = connections
+        self._connections, self._statements = connections, statements
 
     async def close(self) -> None:
         await self._connections.close()

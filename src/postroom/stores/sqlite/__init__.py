@@ -55,7 +55,7 @@ class SQLiteStore:
         self.lanes = SQLiteLanes(writer, statements)
         self.inbox = SQLiteInbox(writer, Statements(tables, INBOX_FILES))
         self.ops = SQLiteOps(writer, statements)
-        self._writer = writer
+        self._writer, self._statements = writer, statements
         warn_of_wal_reset_defect()
 
     async def close(self) -> None:
