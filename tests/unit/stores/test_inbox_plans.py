@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from postroom.stores.mysql.parameters import text_of
 from pymongo import MongoClient
 from tests.unit.stores.homes import MariaDBHome
 
 from postroom.config.values import TableNames
 from postroom.stores import open_store
+from postroom.stores.mysql.parameters import text_of
 from postroom.stores.mysql.statements import INBOX_FILES as MYSQL_FILES
 from postroom.stores.mysql.statements import Statements as MySQLStatements
 from postroom.stores.postgres.statements import INBOX_FILES as POSTGRES_FILES

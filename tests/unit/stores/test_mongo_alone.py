@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from postroom.stores.mongo.claim_without_transactions import ClaimWithoutTransactions
 from pymongo.asynchronous.collection import AsyncCollection
 from tests.scenarios.conftest import url_of
 
@@ -19,6 +18,7 @@ from postroom.contracts.outbox import Buried, Claim, Published, Retry, Settlemen
 from postroom.contracts.store import Store
 from postroom.message import Message
 from postroom.stores.mongo import MongoStore
+from postroom.stores.mongo.claim_without_transactions import ClaimWithoutTransactions
 from postroom.testing.contracts._case import LEASE, MINUTE, NOON, SECOND, Relay, a_message, a_relay, put, statuses
 from postroom.testing.journal import Delivery, Name, Run, check
 

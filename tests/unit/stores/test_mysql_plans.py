@@ -11,12 +11,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from postroom.stores.mysql.connection import Connection
 from tests.unit.stores.homes import MariaDBHome
 
 from postroom.config.values import TableNames
 from postroom.contracts.outbox import Buried, Expired, Published, Retry, Settlement, Verdict
 from postroom.stores.mysql import MySQLStore
+from postroom.stores.mysql.connection import Connection
 from postroom.stores.mysql.lanes import Lanes
 from postroom.stores.mysql.outbox import OutboxFlow
 from postroom.stores.mysql.statements import Statements
