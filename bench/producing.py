@@ -13,7 +13,8 @@ import psycopg
 
 from postroom.message import Message
 from postroom.outbox.outbox import Outbox
-from postroom.stores import open_waker, sqlite_path
+from postroom.stores import open_waker
+from postroom.stores.sqlite.url import path_of
 
 PER_SECOND = 100
 KEYS = 5_000
@@ -52,7 +53,7 @@ def _at(moment: float, sell: Callable[[int], None], number: int) -> float:
 def _seller(url: str) -> Iterator[Callable[[int], None]]:
     connection: Any
     if url.startswith("sqlite:"):
-        connection = sqlite3.connect(sqlite_path(url), isolation_level=None, timeout=30)
+        connection = sqlite3.connect(path_of(url), isolation_level=None, timeout=30)
         connection.execute("PRAGMA synchronous = FULL")
     else:
         connection = psycopg.connect(url, autocommit=True)

@@ -21,7 +21,8 @@ from tests.servers.streams import at_once
 from postroom.contracts.inbox import DeadDelivery, DeadQuery
 from postroom.contracts.transport import Envelope, Sent
 from postroom.message import Message
-from postroom.stores import open_store, sqlite_path
+from postroom.stores import open_store
+from postroom.stores.sqlite.url import path_of
 from postroom.transports.nats import NatsPublisher
 
 POSTROOM = [sys.executable, "-m", "postroom", "consume", "--app", "billing:inbox"]
@@ -109,7 +110,7 @@ class Receiver:
 
     def sql(self, statement: str) -> list[Any]:
         if self.store.startswith("sqlite"):
-            file = sqlite3.connect(sqlite_path(self.store), isolation_level=None, timeout=PATIENCE)
+            file = sqlite3.connect(path_of(self.store), isolation_level=None, timeout=PATIENCE)
             try:
                 return file.execute(statement).fetchall()
             finally:

@@ -25,7 +25,8 @@ from postroom.errors import DuplicateMessage
 from postroom.message import Message
 from postroom.outbox.outbox import Outbox
 from postroom.relay import Relay, Route
-from postroom.stores import open_store, sqlite_path
+from postroom.stores import open_store
+from postroom.stores.sqlite.url import path_of
 from postroom.telemetry.tracing import sending
 from postroom.telemetry.tracing.spans import in_use
 from postroom.transports import open_publisher
@@ -82,7 +83,7 @@ def ids(*spans: ReadableSpan) -> list[tuple[int, int]]:
 
 
 def put(shop: Shop, *messages: Message) -> None:
-    with closing(sqlite3.connect(sqlite_path(shop.desk.url), isolation_level=None)) as connection:
+    with closing(sqlite3.connect(path_of(shop.desk.url), isolation_level=None)) as connection:
         connection.execute("BEGIN")
         Outbox().put_many(connection, messages)
         connection.execute("COMMIT")
@@ -162,7 +163,7 @@ async def test_a_put_that_is_refused_is_a_failed_span(shop: Shop, spans: Spans) 
 
 
 async def test_so_is_one_that_is_awaited(shop: Shop, spans: Spans) -> None:
-    engine = create_async_engine(f"sqlite+aiosqlite:///{sqlite_path(shop.desk.url)}")
+    engine = create_async_engine(f"sqlite+aiosqlite:///{path_of(shop.desk.url)}")
     message = Message("order.paid")
     async with engine.connect() as connection, connection.begin():
         await Outbox().put(connection, message)

@@ -17,8 +17,7 @@ from postroom.contracts.schema import Migration
 from postroom.stores import open_store
 from postroom.stores.sql.grants import grants
 from postroom.stores.sql.insert import Dialect
-from postroom.stores.sql.migrations import newest
-from postroom.stores.sql.script import Script
+from postroom.stores.sql.migrations import Script, newest
 from postroom.urls import split_scheme, without_driver
 
 

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 
 from postroom.config.tables import TableNames
 from postroom.errors import ConfigError, MissingDependency, SchemaMismatch
-from postroom.stores.connection_names import shown_name
+from postroom.stores.connections import shown_name
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from postroom.contracts.store import Store, Waker
 
 
@@ -106,17 +104,10 @@ def must_exist(url: str) -> None:
     from postroom.urls import redact, split_scheme, without_driver
 
     url = without_driver(url)
-    if split_scheme(url)[0] == "sqlite" and not sqlite_path(url).exists():
-        init = f"postroom init --store {redact(url)}"
-        raise SchemaMismatch(f"There is no file {sqlite_path(url)}: check the name, or run `{init}`.")
-
-
-def sqlite_path(url: str) -> Path:
-    """Return the file that a SQLite URL names: three slashes for a relative path, four for an absolute one, as in SQLAlchemy.
-
-    >>> sqlite_path("sqlite:///shop.db"), sqlite_path("sqlite:////var/shop.db")
-    (PosixPath('shop.db'), PosixPath('/var/shop.db'))
-    """
+    if split_scheme(url)[0] != "sqlite":
+        return
     from postroom.stores.sqlite.url import path_of
 
-    return path_of(url)
+    if not (path := path_of(url)).exists():
+        init = f"postroom init --store {redact(url)}"
+        raise SchemaMismatch(f"There is no file {path}: check the name, or run `{init}`.")

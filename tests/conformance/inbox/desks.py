@@ -15,7 +15,8 @@ from tests.servers.mariadb import connect
 from postroom.contracts.ops import Query
 from postroom.contracts.store import Store
 from postroom.message import Message
-from postroom.stores import open_store, sqlite_path
+from postroom.stores import open_store
+from postroom.stores.sqlite.url import path_of
 from postroom.testing.contracts.inbox import End
 
 MONGO_ENDS: dict[End, str] = {
@@ -48,7 +49,7 @@ class SQLiteDesk(_Desk):
         handle.execute("INSERT INTO effects (name) VALUES (?)", [effect])
 
     async def effects(self) -> Sequence[str]:
-        with sqlite3.connect(sqlite_path(self.url)) as connection:
+        with sqlite3.connect(path_of(self.url)) as connection:
             return [name for (name,) in connection.execute("SELECT name FROM effects ORDER BY id")]
 
 

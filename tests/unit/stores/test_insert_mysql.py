@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 
 from postroom.config.tables import TableNames
 from postroom.message import Message
-from postroom.stores.sql.insert import put_in_mysql
-from postroom.stores.sql.insert_mysql import CHUNK_BYTES, CHUNK_ROWS
+from postroom.stores.sql.insert import CHUNK_BYTES, CHUNK_ROWS, put_in_mysql
 
 TABLES = TableNames(prefix="post", schema="shop")
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)

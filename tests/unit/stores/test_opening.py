@@ -14,8 +14,9 @@ from tests.servers.mariadb import connect
 from postroom.config.values import Settings
 from postroom.contracts.ops import Query
 from postroom.relay.opening import relay_from
-from postroom.stores import open_store, open_waker, sqlite_path
+from postroom.stores import open_store, open_waker
 from postroom.stores.mysql.url import MySQLUrl
+from postroom.stores.sqlite.url import path_of
 from postroom.testing.contracts._case import a_message
 from postroom.urls import redact, without_driver
 
@@ -54,7 +55,7 @@ async def test_a_store_and_an_inbox_are_opened_by_a_url_with_a_driver(tmp_path: 
             assert len(await store.ops.find(Query())) == 1
             await store.schema.check()
             assert await store.inbox.counts() == {}
-    assert sqlite_path(urls[0]) == tmp_path / "shop.db"
+    assert path_of(urls[0]) == tmp_path / "shop.db"
     waker = open_waker(urls[1])
     waker.wake()
     waker.close()

@@ -46,8 +46,6 @@ STYLES: tuple[Style, ...] = ("qmark", "format", "pyformat", "numeric_dollar", "n
 BOXES = pytest.mark.parametrize("box", ["outbox", "inbox"])
 FILES = {"sqlite": SQLITE_FILES, "postgres": POSTGRES_FILES, "mysql": MYSQL_FILES}
 INBOX_FILES = {"sqlite": SQLITE_INBOX_FILES, "postgres": POSTGRES_INBOX_FILES, "mysql": MYSQL_INBOX_FILES}
-INBOX_CODE = {"inbox.py", "inbox_rows.py"}
-"""A message alone is written by a plain INSERT of what it sets, made in the code."""
 CODE = {"sqlite": postroom.stores.sqlite, "postgres": postroom.stores.postgres, "mysql": postroom.stores.mysql}
 RUNNERS: dict[str, Any] = {"sqlite": SQLiteStatements, "postgres": PostgresStatements, "mysql": MySQLStatements}
 
@@ -74,7 +72,7 @@ def asked(text: str) -> set[str]:
 def named_in_code(dialect: str, box: str) -> set[str]:
     """Every statement that the code asks for by a literal name."""
     folder = Path(CODE[dialect].__file__ or "").parent
-    modules = [file for file in folder.glob("*.py") if (file.name in INBOX_CODE) == (box == "inbox")]
+    modules = [file for file in folder.glob("*.py") if (file.name == "inbox.py") == (box == "inbox")]
     calls = (node for file in modules for node in ast.walk(ast.parse(file.read_text())) if type(node) is ast.Call)
     return {
         name.value

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from postroom.config.values import TableNames
+from postroom.contracts.inbox import KnownQuery
 from postroom.contracts.ops import Query
 from postroom.errors import PostroomError, StoreError, StoreUnavailable
 from postroom.stores.sqlite import SQLiteStore, connections
 from postroom.testing.contracts._case import a_message, a_relay, put
+from postroom.testing.contracts.inbox import an_event
 
 
 @pytest.fixture
@@ -205,6 +208,32 @@ async def test_a_closed_store_says_so(store: SQLiteStore) -> None:
     for ask in (store.schema.check, store.lanes.all, lambda: store.outbox.put([a_message()])):
         with pytest.raises(PostroomError, match="closed"):
             await asyncio.wait_for(ask(), 10)
+
+
+async def test_the_inbox_of_a_closed_store_says_so(store: SQLiteStore) -> None:
+    await store.close()
+    with pytest.raises(PostroomError, match="closed"):
+        async with store.inbox.transaction():
+            pytest.fail("it began")
+    with pytest.raises(PostroomError, match="closed"), store.inbox.blocking():
+        pytest.fail("it began")
+
+
+@pytest.mark.parametrize("is_handled", [True, False])
+async def test_a_handler_that_outlives_its_store_ends_as_it_would_and_leaves_no_connection_open(
+    store: SQLiteStore, path: Path, is_handled: bool
+) -> None:
+    event = an_event()
+    with suppress(ZeroDivisionError):
+        async with store.inbox.transaction() as tx:
+            await tx.remember("billing", [event])
+            await store.close()
+            if not is_handled:
+                raise ZeroDivisionError
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        tx.handle.execute("SELECT 1")
+    async with SQLiteStore(path) as another:
+        assert len(await another.inbox.known(KnownQuery())) == is_handled
 
 
 # ── files that will not do ──

@@ -14,7 +14,8 @@ from postroom.cli.session import Session
 from postroom.config.tables import NAME_MAX, TableNames
 from postroom.contracts.store import Store
 from postroom.errors import SchemaMismatch
-from postroom.stores import open_store, sqlite_path
+from postroom.stores import open_store
+from postroom.stores.sqlite.url import path_of
 from postroom.urls import redact, split_scheme
 
 PREFIX = "postroom_bench"
@@ -40,7 +41,7 @@ class Place:
     @property
     def file(self) -> Path | None:
         """The file, if it is SQLite's."""
-        return sqlite_path(self.url) if split_scheme(self.url)[0] == "sqlite" else None
+        return path_of(self.url) if split_scheme(self.url)[0] == "sqlite" else None
 
     def open(self) -> Store:
         """A store on it. It connects at its first use."""

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from postroom.config.tables import TableNames
 from postroom.contracts.store import Store
 from postroom.errors import ConfigError, StoreUnavailable
-from postroom.stores import open_store, sqlite_path
+from postroom.stores import open_store
+from postroom.stores.sqlite.url import path_of
 from postroom.urls import redact, split_scheme
 
 TABLES = TableNames(prefix="postroom_demo")
@@ -58,7 +59,7 @@ class Place:
     def connect(self) -> Any:
         """A connection of the database's own driver, on which a transaction is begun by hand. Any thread may use it."""
         if self.dialect is SQLITE:
-            path = sqlite_path(self.url)
+            path = path_of(self.url)
             return sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS, check_same_thread=False)
         import psycopg
 

@@ -12,7 +12,8 @@ import click
 
 from postroom.cli.demo.place import SQLITE, TABLES, Place
 from postroom.cli.notes import say
-from postroom.stores import open_store, sqlite_path
+from postroom.stores import open_store
+from postroom.stores.sqlite.url import path_of
 from postroom.urls import redact
 
 _LINE = "(place {serial}, number INTEGER NOT NULL, customer TEXT NOT NULL, amount INTEGER NOT NULL)"
@@ -28,7 +29,7 @@ SCHEMA = {
 @asynccontextmanager
 async def tables_of(place: Place) -> AsyncIterator[None]:
     """The tables are there for as long as this lasts: ours, and Postroom's beside them."""
-    file = sqlite_path(place.url) if place.dialect is SQLITE else None
+    file = path_of(place.url) if place.dialect is SQLITE else None
     new = file is not None and not file.exists()
     if await asyncio.to_thread(_is_there, place):
         _refuse(place)
@@ -69,7 +70,7 @@ async def _create(place: Place) -> None:
 
 def _is_there(place: Place) -> bool:
     """Are there tables of a demo?"""
-    if place.dialect is SQLITE and not sqlite_path(place.url).exists():  # connecting would make it
+    if place.dialect is SQLITE and not path_of(place.url).exists():  # connecting would make it
         return False
     with place.answering(), closing(place.connect()) as connection:
         try:

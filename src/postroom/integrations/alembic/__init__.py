@@ -36,9 +36,8 @@ from postroom.config.tables import TableNames
 from postroom.integrations.sqlalchemy import drop, migrate
 from postroom.integrations.sqlalchemy.dialects import known
 from postroom.integrations.sqlalchemy.migrate import checked_version
-from postroom.stores.sql.drop import drop_statements
+from postroom.stores.sql.migrations import LANES_DEFAULT, Script, drop_statements
 from postroom.stores.sql.mysql_server import Version
-from postroom.stores.sql.script import LANES_DEFAULT, Script
 
 __all__ = ["downgrade", "upgrade"]
 

@@ -7,8 +7,8 @@ from typing import Any
 from postroom.config.tables import TableNames
 from postroom.errors import StoreError
 from postroom.ops.words import count
-from postroom.stores.sql.drop import drop_statements
 from postroom.stores.sql.files import backquoted
+from postroom.stores.sql.migrations import drop_statements
 
 
 def drop(schema_editor: Any, tables: TableNames) -> None:

@@ -24,7 +24,7 @@ from postroom.contracts.store import Store
 from postroom.contracts.transport import Identity
 from postroom.errors import StoreUnavailable
 from postroom.handles.mysql import IN_TRANSACTION as MYSQL_IN_TRANSACTION
-from postroom.stores.inbox_rows import by_source, in_turn, kept_source
+from postroom.stores.rows import by_source, in_turn, kept_source
 from postroom.stores.sql.files import backquoted, render, statements
 from postroom.stores.sql.times import microseconds
 

@@ -26,7 +26,7 @@ from postroom.config.tables import TableNames
 from postroom.integrations.sqlalchemy.ddl import read_tables
 from postroom.integrations.sqlalchemy.dialects import known
 from postroom.integrations.sqlalchemy.migrate import drop, migrate
-from postroom.stores.sql.script import LANES_DEFAULT, Script
+from postroom.stores.sql.migrations import LANES_DEFAULT, Script
 
 __all__ = ["Added", "add_tables", "added", "drop", "migrate"]
 

@@ -29,8 +29,7 @@ from sqlalchemy.types import TypeEngine
 
 from postroom.stores.sql.files import read
 from postroom.stores.sql.insert import Dialect
-from postroom.stores.sql.migrations import VERSIONS
-from postroom.stores.sql.script import Script
+from postroom.stores.sql.migrations import VERSIONS, Script
 
 TABLE = r"CREATE TABLE (?:IF NOT EXISTS )?(\S+) \((.*)\)[^)]*$"
 INDEX = r"CREATE (UNIQUE )?INDEX (\S+) ON (\S+) (?:USING (\w+) )?\(([^)]*)\)(?: WHERE (.*))?$"

@@ -14,9 +14,8 @@ from postroom.config.tables import Part, TableNames
 from postroom.errors import ConfigError, NotInTransaction, StoreError, StoreUnavailable
 from postroom.handles.sqlalchemy import DIALECTS, commits_by_itself
 from postroom.stores.sql.insert import Dialect
-from postroom.stores.sql.migrations import SINCE, not_ours
+from postroom.stores.sql.migrations import LANES_DEFAULT, SINCE, Script, not_ours
 from postroom.stores.sql.mysql_server import LOG_SETTINGS, Version, lock_name, require_safe_log, version_of
-from postroom.stores.sql.script import LANES_DEFAULT, Script
 
 WAIT_SECONDS = 60
 

@@ -8,10 +8,8 @@ from postroom.config.tables import TableNames
 from postroom.contracts.schema import Migration
 from postroom.errors import ConfigError, StoreError
 from postroom.integrations.sqlalchemy.dialects import SchemaConnection
-from postroom.stores.sql.drop import drop_statements
 from postroom.stores.sql.insert import Dialect
-from postroom.stores.sql.migrations import newest, other_lanes, pending
-from postroom.stores.sql.script import LANES_DEFAULT, Script
+from postroom.stores.sql.migrations import LANES_DEFAULT, Script, drop_statements, newest, other_lanes, pending
 
 
 def migrate(

@@ -36,10 +36,10 @@ from postroom.contracts.schema import Migration
 from postroom.errors import DuplicateMessage
 from postroom.message import Message
 from postroom.stores.chunks import Chunk, Done, end_of, in_chunks
+from postroom.stores.connections import OwnTransaction, handle_of
+from postroom.stores.rows import kept_code, kept_error
 from postroom.stores.selection import LostRow, after_a_crash, company
 from postroom.stores.sql.insert import digest, line_hash
-from postroom.stores.sql.texts import kept_code, kept_error
-from postroom.stores.transaction import OwnTransaction, handle_of
 
 LANES_DEFAULT = 64
 

@@ -9,7 +9,7 @@ from typing import Self
 from postroom.config.tables import TableNames
 from postroom.contracts.store import Store, StoreCapabilities
 from postroom.errors import ConfigError
-from postroom.stores.connection_names import OURS
+from postroom.stores.connections import OURS
 from postroom.stores.mongo.collections import Collections
 from postroom.stores.mongo.connections import Connections
 from postroom.stores.mongo.inbox import MongoInbox

@@ -22,7 +22,7 @@ from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
 from postroom.errors import ConfigError, StoreError, StoreUnavailable
-from postroom.stores.connection_names import OURS
+from postroom.stores.connections import OURS
 from postroom.stores.mongo.errors import NO_SUCH_TRANSACTION, TRANSIENT, UNKNOWN, ended, is_away, said
 from postroom.stores.mongo.url import MongoUrl
 

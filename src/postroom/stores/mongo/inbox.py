@@ -29,13 +29,12 @@ from postroom.config.tables import Part as TablePart
 from postroom.contracts.inbox import UNFINISHED, DeadDelivery, DeadQuery, DeliveryState, Known, KnownQuery
 from postroom.contracts.transport import Delivery, Identity
 from postroom.errors import StoreError
-from postroom.stores.inbox_rows import dead_of, dead_row, in_turn, kept_source, known_of
 from postroom.stores.mongo import blocking_connections, connections
 from postroom.stores.mongo.blocking_connections import BlockingConnections
 from postroom.stores.mongo.collections import Collections, Part, among, bare, without_transaction, zoned
 from postroom.stores.mongo.connections import CODECS, Document, Session
 from postroom.stores.mongo.errors import contended, was_second
-from postroom.stores.sql.texts import kept_code, kept_error
+from postroom.stores.rows import dead_of, dead_row, in_turn, kept_code, kept_error, kept_source, known_of
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")

@@ -14,6 +14,7 @@ from postroom.config.tables import TableNames
 from postroom.contracts.outbox import Claim, Settled, Settlement
 from postroom.handles.mongo import translated
 from postroom.message import Message
+from postroom.stores.connections import OwnTransaction, handle_of
 from postroom.stores.documents import documents
 from postroom.stores.mongo.claim import Claiming, ForeignRowsFirst, Overtaken, anything
 from postroom.stores.mongo.collections import Collections, Part, among, bare, in_transaction, without_transaction
@@ -21,7 +22,6 @@ from postroom.stores.mongo.connections import TRANSACTION_SECONDS, Connections, 
 from postroom.stores.mongo.rows import ForeignRows, reserve
 from postroom.stores.mongo.settle import RowPlace, Settling, notes
 from postroom.stores.mongo.watch import no_watch, watch
-from postroom.stores.transaction import OwnTransaction, handle_of
 
 
 class MongoOutbox(Part):

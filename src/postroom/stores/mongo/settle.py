@@ -18,7 +18,7 @@ from postroom.contracts.outbox import Buried, Expired, Published, Retry, Verdict
 from postroom.stores.mongo.collections import ASIDE, OPEN, Collections, Part, among
 from postroom.stores.mongo.connections import Document, Session
 from postroom.stores.mongo.rows import DeadApart
-from postroom.stores.sql.texts import kept_code, kept_error
+from postroom.stores.rows import kept_code, kept_error
 from postroom.telemetry.failpoints import reach
 
 UNMARKED: Document = {"mark": None}

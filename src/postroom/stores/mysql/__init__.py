@@ -7,7 +7,7 @@ from typing import Self
 
 from postroom.config.tables import TableNames
 from postroom.contracts.store import Store, StoreCapabilities
-from postroom.stores.connection_names import OURS
+from postroom.stores.connections import OURS
 from postroom.stores.mysql.connections import Connections
 from postroom.stores.mysql.inbox import MySQLInbox
 from postroom.stores.mysql.lanes import MySQLLanes

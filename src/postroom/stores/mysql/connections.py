@@ -21,7 +21,7 @@ from asyncmy.constants import FIELD_TYPE
 
 from postroom.config.tables import TableNames
 from postroom.errors import StoreError
-from postroom.stores.connection_names import OURS
+from postroom.stores.connections import OURS
 from postroom.stores.mysql.errors import BUSY, code_of, is_lost, is_not_now, translated
 from postroom.stores.mysql.url import MySQLUrl
 from postroom.stores.sql.mysql_server import version_of

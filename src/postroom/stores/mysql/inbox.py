@@ -16,18 +16,6 @@ from asyncmy import errors
 
 from postroom.contracts.inbox import DeadDelivery, DeadQuery, DeliveryState, Known, KnownQuery
 from postroom.contracts.transport import Delivery, Identity
-from postroom.stores.inbox_rows import (
-    by_source,
-    dead_of,
-    dead_row,
-    error_row,
-    event_row,
-    in_turn,
-    kept_source,
-    known_of,
-    known_parameters,
-    query_parameters,
-)
 from postroom.stores.mysql.connections import PAUSE_SECONDS, TRIES, Connection, Connections
 from postroom.stores.mysql.errors import BUSY, WAITED, code_of
 from postroom.stores.mysql.inbox_connections import (
@@ -46,6 +34,18 @@ from postroom.stores.mysql.statements import (
     many,
     single_statement,
     text_of,
+)
+from postroom.stores.rows import (
+    by_source,
+    dead_of,
+    dead_row,
+    error_row,
+    event_row,
+    in_turn,
+    kept_source,
+    known_of,
+    known_parameters,
+    query_parameters,
 )
 
 if TYPE_CHECKING:

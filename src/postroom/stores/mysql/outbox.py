@@ -12,12 +12,12 @@ from postroom.config.tables import TableNames
 from postroom.contracts.outbox import Claim, Settled, Settlement, Verdict
 from postroom.handles.mysql import AsyncmyHandle
 from postroom.message import Message
+from postroom.stores.connections import OwnTransaction, handle_of
 from postroom.stores.mysql.claim import Claiming
 from postroom.stores.mysql.connections import Connection, Connections
 from postroom.stores.mysql.lanes import numbers
 from postroom.stores.mysql.settle import Verdicts
 from postroom.stores.mysql.statements import Part, Statements, in_transaction, listed, many, single_statement, text_of
-from postroom.stores.transaction import OwnTransaction, handle_of
 
 
 class MySQLOutbox(Part):

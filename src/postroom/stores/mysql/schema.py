@@ -14,9 +14,18 @@ from postroom.contracts.schema import Migration
 from postroom.errors import StoreUnavailable
 from postroom.stores.mysql.connections import Connection
 from postroom.stores.mysql.statements import Running, in_transaction
-from postroom.stores.sql.drop import drop_statements
 from postroom.stores.sql.files import backquoted, read, rename
-from postroom.stores.sql.migrations import SINCE, VERSIONS, Step, newest, not_ours, other_lanes, pending, require
+from postroom.stores.sql.migrations import (
+    SINCE,
+    VERSIONS,
+    Step,
+    drop_statements,
+    newest,
+    not_ours,
+    other_lanes,
+    pending,
+    require,
+)
 from postroom.stores.sql.mysql_server import LOG_SETTINGS, Version, lock_name, require_safe_log, version_of
 
 PACKAGE = "postroom.stores.mysql"

@@ -7,7 +7,7 @@ from typing import Self
 
 from postroom.config.tables import TableNames
 from postroom.contracts.store import Store, StoreCapabilities
-from postroom.stores.connection_names import OURS
+from postroom.stores.connections import OURS
 from postroom.stores.postgres.connections import Connections
 from postroom.stores.postgres.inbox import PostgresInbox
 from postroom.stores.postgres.lanes import PostgresLanes

@@ -20,7 +20,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from postroom.config.tables import TableNames
 from postroom.errors import ConfigError, StoreError, StoreUnavailable
-from postroom.stores.connection_names import OURS
+from postroom.stores.connections import OURS
 from postroom.stores.postgres.buffered_connection import BufferedConnection
 from postroom.stores.postgres.errors import Blamed, is_not_now, translated
 from postroom.urls import redact

@@ -14,7 +14,10 @@ from psycopg.pq import TransactionStatus
 
 from postroom.contracts.inbox import DeadDelivery, DeadQuery, DeliveryState, Known, KnownQuery
 from postroom.contracts.transport import Delivery, Identity
-from postroom.stores.inbox_rows import (
+from postroom.stores.postgres.blocking_connections import BlockingConnections
+from postroom.stores.postgres.connections import Connection, Connections
+from postroom.stores.postgres.statements import Part, Statements, in_transaction, single_statement
+from postroom.stores.rows import (
     by_source,
     dead_of,
     dead_row,
@@ -25,9 +28,6 @@ from postroom.stores.inbox_rows import (
     known_parameters,
     query_parameters,
 )
-from postroom.stores.postgres.blocking_connections import BlockingConnections
-from postroom.stores.postgres.connections import Connection, Connections
-from postroom.stores.postgres.statements import Part, Statements, in_transaction, single_statement
 
 
 def _is_whole(connection: psycopg.Connection[Any] | Connection) -> bool:

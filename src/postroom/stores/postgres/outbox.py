@@ -11,12 +11,12 @@ from postroom.config.tables import TableNames
 from postroom.contracts.outbox import Claim, Settled, Settlement, Verdict
 from postroom.handles.psycopg import AsyncPsycopgHandle
 from postroom.message import Message
+from postroom.stores.connections import OwnTransaction, handle_of
 from postroom.stores.postgres.claim import Claiming
 from postroom.stores.postgres.connections import Connection, Connections
 from postroom.stores.postgres.settle import Verdicts
 from postroom.stores.postgres.statements import Part, Statements, in_transaction, single_statement
 from postroom.stores.postgres.watch import watch
-from postroom.stores.transaction import OwnTransaction, handle_of
 
 
 class PostgresOutbox(Part):

@@ -11,9 +11,17 @@ from postroom.contracts.schema import Migration
 from postroom.errors import StoreError
 from postroom.stores.postgres.connections import Connection
 from postroom.stores.postgres.statements import Running, in_transaction
-from postroom.stores.sql.drop import drop_statements
 from postroom.stores.sql.files import read, rename
-from postroom.stores.sql.migrations import SINCE, VERSIONS, newest, not_ours, other_lanes, pending, require
+from postroom.stores.sql.migrations import (
+    SINCE,
+    VERSIONS,
+    drop_statements,
+    newest,
+    not_ours,
+    other_lanes,
+    pending,
+    require,
+)
 
 PACKAGE = "postroom.stores.postgres"
 

@@ -11,7 +11,7 @@ from typing import Any, assert_never
 from postroom.contracts.outbox import Buried, Expired, Published, Retry, Unsent, Verdict
 from postroom.stores.postgres.connections import Connection
 from postroom.stores.postgres.statements import Statements
-from postroom.stores.sql.texts import kept_code, kept_error
+from postroom.stores.rows import kept_code, kept_error
 
 
 class Verdicts:

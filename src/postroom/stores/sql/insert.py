@@ -2,7 +2,7 @@
 
 Only the columns that a message sets are named: the rest have defaults, and every one left out is time saved in the
 caller's transaction. PostgreSQL takes many messages as one JSON parameter, a thousand in a round trip; SQLite runs in
-the caller's process, where a row a call costs none; MariaDB and MySQL take many rows in one INSERT.
+the caller's process, where a row a call costs none; MariaDB and MySQL take many rows in one INSERT, in plain ASCII.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from zlib import crc32
 from postroom.codec import JSON
 from postroom.config.tables import TableNames
 from postroom.message import Message
-from postroom.stores.sql.files import Style, render
+from postroom.stores.sql.files import Style, backquoted, render
 from postroom.stores.sql.times import microseconds
 
 Dialect: TypeAlias = Literal["sqlite", "postgres", "mysql"]
@@ -41,6 +41,14 @@ FROM_JSON = {"body": "decode(body, 'base64')", "content_type": f"coalesce(conten
 DEFAULTS = {"content_type": JSON}
 """For the rows of a batch that leave out what another row sets."""
 
+CHUNK_ROWS = 1_000
+CHUNK_BYTES = 512 * 1024
+"""About as much as one statement of MariaDB and MySQL holds: below the smallest max_allowed_packet in use, but for one row
+that is larger."""
+# A connection of the user's may have any character set, and a driver may or may not say of bytes that they are bytes. So what
+# is not ASCII travels in hexadecimal digits, and nobody on the way has a chance to take it for something else.
+ABSENT, PLAIN, HEX, TEXT_IN_HEX = "DEFAULT", "%s", "unhex(%s)", "convert(unhex(%s) USING utf8mb4)"
+
 NUL = b"\0"
 
 
@@ -54,7 +62,7 @@ class Statement(NamedTuple):
 def put_statements(
     dialect: Dialect, style: Style, tables: TableNames, messages: Sequence[Message]
 ) -> Sequence[Statement]:
-    """The same where one statement may not be enough, as on MariaDB and MySQL; of no messages, none there."""
+    """What to run where one statement may not be enough, as on MariaDB and MySQL. Of no messages, nothing runs there."""
     if dialect != "mysql":
         return [put_statement(dialect, style, tables, messages)]
     return [Statement(sql, [row]) for sql, row in put_in_mysql(tables, messages)]
@@ -62,11 +70,7 @@ def put_statements(
 
 def put_in_mysql(tables: TableNames, messages: Sequence[Message]) -> Iterator[tuple[str, tuple[Any, ...]]]:
     """What to run on MariaDB and MySQL, each statement with its parameters; every driver of theirs writes them `%s`."""
-    from postroom.stores.sql.insert_mysql import mysql_row, mysql_statements
-
-    bodies = (None if message.body is None else text_or_bytes(message.body) for message in messages)
-    rows = [mysql_row(message, texts(message), body) for message, body in zip(messages, bodies, strict=True)]
-    return mysql_statements(tables, rows)
+    return _mysql_statements(tables, [mysql_row(message) for message in messages])
 
 
 def put_statement(dialect: Dialect, style: Style, tables: TableNames, messages: Sequence[Message]) -> Statement:
@@ -118,6 +122,38 @@ def _insert_many_sql(style: Style, tables: TableNames, names: tuple[str, ...]) -
     return render(sql, style, tables)[0]
 
 
+def _mysql_statements(
+    tables: TableNames, rows: Sequence[Mapping[str, str | bytes]]
+) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """What to run, in the caller's transaction, to write these rows in this order; each with its parameters."""
+    names = tuple(dict.fromkeys(name for row in rows for name in row))
+    columns = ", ".join(f"`{name}`" for name in names)
+    head = backquoted(f"INSERT INTO {tables.qualified()} ({columns}) VALUES ")  # noqa: S608 - our own names
+    values: list[str] = []
+    parameters: list[str] = []
+    size = 0
+    for row in rows:
+        # Each row is a text of its own: which columns it sets, and how each of them travels.
+        kinds = [_travels(row.get(name)) for name in names]
+        values.append(f"({', '.join(kind for kind, _ in kinds)})")
+        added = [value for _, value in kinds if value is not None]
+        parameters += added
+        size += sum(map(len, added))
+        if len(values) == CHUNK_ROWS or size >= CHUNK_BYTES:
+            yield head + ", ".join(values), tuple(parameters)
+            values, parameters, size = [], [], 0
+    if values:
+        yield head + ", ".join(values), tuple(parameters)
+
+
+def _travels(value: str | bytes | None) -> tuple[str, str | None]:
+    if value is None:
+        return ABSENT, None
+    if isinstance(value, bytes):
+        return HEX, value.hex()
+    return (PLAIN, value) if value.isascii() else (TEXT_IN_HEX, value.encode().hex())
+
+
 def sqlite_row(message: Message) -> dict[str, Any]:
     """The columns of a message in SQLite; what is absent is left out."""
     row = texts(message)
@@ -146,6 +182,19 @@ def postgres_row(message: Message) -> dict[str, str]:
         row["due_at"] = _utc(message.not_before)
     if message.expires_at is not None:
         row["expires_at"] = _utc(message.expires_at)
+    return row
+
+
+def mysql_row(message: Message) -> dict[str, str | bytes]:
+    """The columns of a message in MariaDB and MySQL; what is absent is left out."""
+    row: dict[str, str | bytes] = {**texts(message), "id": str(message.id), "time": _without_zone(message.time)}
+    if (body := message.body) is not None:
+        name, value = text_or_bytes(body)
+        row[name] = value
+    if message.not_before is not None:
+        row["due_at"] = _without_zone(message.not_before)
+    if message.expires_at is not None:
+        row["expires_at"] = _without_zone(message.expires_at)
     return row
 
 
@@ -182,6 +231,10 @@ def texts(message: Message) -> dict[str, Any]:
 
 def _utc(moment: datetime) -> str:
     return (moment if moment.tzinfo is UTC else moment.astimezone(UTC)).isoformat()
+
+
+def _without_zone(moment: datetime) -> str:
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
 
 
 def text_or_bytes(body: bytes) -> tuple[Literal["payload"], str] | tuple[Literal["body"], bytes]:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from threading import Lock
 
-from postroom.errors import StoreUnavailable
+from postroom.errors import StoreError, StoreUnavailable
 from postroom.stores.sqlite.connections import FileConnection, Writer, connect
 from postroom.stores.sqlite.errors import is_full_or_failing, is_not_now
 
@@ -23,6 +23,7 @@ class BlockingConnections:
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
         self._idle: list[FileConnection] = []
+        self._closed = False
         self._turn, self._blocking_turn = asyncio.Lock(), Lock()
 
     @asynccontextmanager
@@ -50,7 +51,8 @@ class BlockingConnections:
             self._commit(connection)
 
     def close(self) -> None:
-        """Close what is idle."""
+        """Close what is idle; what is in use is closed when it is given back."""
+        self._closed = True
         self._forget()
 
     async def _begin_elsewhere(self) -> FileConnection:
@@ -80,6 +82,8 @@ class BlockingConnections:
 
     def _take(self) -> FileConnection:
         path = self._writer.path
+        if self._closed:
+            raise StoreError(f"The store on {path} is closed: open it anew.", path=str(path))
         # Async and sync handlers begin in different threads: to look first and take then would be a race.
         with suppress(IndexError):
             while True:
@@ -98,7 +102,7 @@ class BlockingConnections:
             if is_not_now(exc):
                 self._forget()
             raise self._writer.translated(exc) from exc
-        self._idle.append(connection)
+        self._give_back(connection)
 
     def _give_up(self, connection: FileConnection, exc: BaseException) -> None:
         """Roll back. Where the database or its disk failed, use no connection from before that, and say so."""
@@ -123,7 +127,12 @@ class BlockingConnections:
         with suppress(sqlite3.Error):
             connection.rollback()
         if is_open(connection):
-            self._idle.append(connection)
+            self._give_back(connection)
+
+    def _give_back(self, connection: FileConnection) -> None:
+        self._idle.append(connection)
+        if self._closed:  # looked at after the append: whoever closes meanwhile finds it, or we do
+            self._forget()
 
 
 def is_open(connection: sqlite3.Connection) -> bool:

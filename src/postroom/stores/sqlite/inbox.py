@@ -13,7 +13,7 @@ from uuid import UUID
 from postroom.clock import utcnow
 from postroom.contracts.inbox import DeadDelivery, DeadQuery, DeliveryState, Known, KnownQuery
 from postroom.contracts.transport import Delivery, Identity
-from postroom.stores.inbox_rows import (
+from postroom.stores.rows import (
     by_source,
     dead_of,
     dead_row,

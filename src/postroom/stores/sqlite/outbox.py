@@ -13,6 +13,7 @@ from postroom.config.tables import TableNames
 from postroom.contracts.outbox import Claim, Claimed, Published, Settled, Settlement, per_lane
 from postroom.handles.sqlite import SqliteHandle
 from postroom.message import Message
+from postroom.stores.connections import OwnTransaction, handle_of
 from postroom.stores.rows import message_of
 from postroom.stores.selection import Choice, Seen, company, fair, look, look_behind
 from postroom.stores.sql.times import microseconds, moment
@@ -20,7 +21,6 @@ from postroom.stores.sqlite.connections import Writer
 from postroom.stores.sqlite.settle import Verdicts
 from postroom.stores.sqlite.statements import Part, Statements, in_transaction, many, reading
 from postroom.stores.sqlite.watch import watch
-from postroom.stores.transaction import OwnTransaction, handle_of
 
 WALK_MAX = 16_384
 """How far one claim walks along a line that is full of messages that have to wait."""

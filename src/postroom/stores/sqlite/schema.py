@@ -8,9 +8,17 @@ from collections.abc import Iterator
 from postroom.clock import utcnow
 from postroom.config.tables import TableNames
 from postroom.contracts.schema import Migration
-from postroom.stores.sql.drop import drop_statements
 from postroom.stores.sql.files import read, rename
-from postroom.stores.sql.migrations import SINCE, VERSIONS, newest, not_ours, other_lanes, pending, require
+from postroom.stores.sql.migrations import (
+    SINCE,
+    VERSIONS,
+    drop_statements,
+    newest,
+    not_ours,
+    other_lanes,
+    pending,
+    require,
+)
 from postroom.stores.sql.times import microseconds
 from postroom.stores.sqlite.connections import Writer
 from postroom.stores.sqlite.statements import Part, Statements, in_transaction, reading

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import assert_never
 
 from postroom.contracts.outbox import Buried, Expired, Published, Retry, Unsent, Verdict
-from postroom.stores.sql.texts import kept_code, kept_error
+from postroom.stores.rows import kept_code, kept_error
 from postroom.stores.sql.times import microseconds
 from postroom.stores.sqlite.statements import Statements, many
 

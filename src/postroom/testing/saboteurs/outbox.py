@@ -13,8 +13,8 @@ from postroom.config.tables import TableNames
 from postroom.contracts.lanes import OnLeaseLost
 from postroom.contracts.outbox import ERROR_MAX, Buried, Claim, Retry, Settled, Settlement, Verdict, per_lane
 from postroom.message import Message
+from postroom.stores.connections import OwnTransaction, handle_of
 from postroom.stores.memory.outbox import MemoryOutbox, Row
-from postroom.stores.transaction import OwnTransaction, handle_of
 
 
 class Saboteur(MemoryOutbox):

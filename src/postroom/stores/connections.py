@@ -1,4 +1,4 @@
-"""A transaction of a store's own, as a handle that `Outbox.put` takes."""
+"""What the connections of every server are called, and a transaction of a store's own as a handle that `Outbox.put` takes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,23 @@ from postroom.config.tables import TableNames
 from postroom.errors import NotInTransaction
 from postroom.message import Message
 
+OURS = "postroom"
+"""Where no relay has a name of its own."""
+NAME_MAX = 63
+"""How much of a name every server takes."""
+
 Write: TypeAlias = Callable[[Sequence[Message], TableNames], Awaitable[None]]
 """Writes messages in the transaction that is open."""
+
+
+def shown_name(name: str | None) -> str:
+    """What a server is told that we are called.
+
+    >>> shown_name(None), shown_name("billing-1")
+    ('postroom', 'postroom:billing-1')
+    """
+    said = OURS if name is None else f"{OURS}:{name}"
+    return "".join(each if each.isascii() and each.isprintable() else "?" for each in said)[:NAME_MAX]
 
 
 @dataclass(slots=True)
