@@ -20,7 +20,7 @@ from postroom.message import Message
 from postroom.stores.mongo import MongoStore
 from postroom.stores.mongo.careful_claim import CarefulClaim
 from postroom.stores.mongo.collections import among
-from postroom.stores.mongo.server import Session
+from postroom.stores.mongo.connections import Session
 from postroom.stores.mongo.settle import Settling
 from postroom.stores.mongo.watch import news
 from postroom.stores.selection import Choice
@@ -115,7 +115,7 @@ async def test_the_lines_are_looked_up_by_their_index(store: MongoStore, mongo_d
     with MongoClient[dict[str, Any]](mongo_database) as client:
         database = client.get_default_database()
         before = {each["name"]: each["accesses"]["ops"] for each in database["outbox"].aggregate([{"$indexStats": {}}])}
-        assert await store._flow._claiming._read(None, [0, 1], 9)
+        assert await store.outbox._claiming._read(None, [0, 1], 9)
         after = {each["name"]: each["accesses"]["ops"] for each in database["outbox"].aggregate([{"$indexStats": {}}])}
     assert after["line_1_seq_1"] > before["line_1_seq_1"]
 
@@ -124,7 +124,7 @@ async def test_a_watch_whose_database_is_dropped_says_so(store: MongoStore) -> N
     stands = asyncio.Event()
     watching = asyncio.create_task(store.outbox.watch(stands.set))
     await stands.wait()
-    await store._server.client.drop_database(store._server.database.name)
+    await store.outbox.connections.client.drop_database(store.outbox.connections.database.name)
     with pytest.raises(StoreUnavailable):
         async with asyncio.timeout(10):
             await watching
@@ -144,7 +144,9 @@ async def test_settling_is_no_news(store: MongoStore) -> None:
     """Else a busy relay would wake itself, and the others, once for every message that it sent."""
     await put(store, *("a" for _ in range(5)))
     relay = await a_relay(store)
-    async with await store._server.database.watch(news(store._shelves), max_await_time_ms=200) as stream:
+    async with await store.outbox.connections.database.watch(
+        news(store.outbox.collections), max_await_time_ms=200
+    ) as stream:
         await relay.settle(await relay.claim())
         assert await stream.try_next() is None
         await put(store, "b")
@@ -231,15 +233,15 @@ async def test_a_key_that_is_freed_while_it_is_walked_past_moves_again(
     dead, waiting = await put(store, "a", "a")
     claims = await relay.claim(limit=1)
     await relay.settle_each(claims, {dead: Buried("REJECTED")})
-    shelve = CarefulClaim._shelve
+    put_aside = CarefulClaim._put_aside
     discarded: list[int] = []
 
     async def meanwhile(self: CarefulClaim, session: Session, lane: int, choice: Choice) -> None:
         if choice.behind and not discarded:
             discarded.append(await store.ops.discard(Query(status="dead")))
-        await shelve(self, session, lane, choice)
+        await put_aside(self, session, lane, choice)
 
-    monkeypatch.setattr(CarefulClaim, "_shelve", meanwhile)
+    monkeypatch.setattr(CarefulClaim, "_put_aside", meanwhile)
     came = await relay.seqs() or await relay.seqs()
     assert discarded == [1]
     assert came == [waiting], "it came at once, or with the next claim"
@@ -261,11 +263,11 @@ async def test_the_dead_are_in_a_collection_of_their_own_and_seen_as_before(
             assert (copy["_id"], copy["payload"], copy["last_error_code"]) == (str(message.id), '{"n":1}', "REJECTED")
             assert database["outbox"].count_documents({"payload": {"$exists": True}}) == 2
             for each in (apart, store):
-                (found,) = await each.find(Query(status="dead"))
+                (found,) = await each.ops.find(Query(status="dead"))
                 assert (found.message, found.parked) == (message, True)
-                assert (await each.counts()).by_status["dead"] == 1
+                assert (await each.ops.counts()).by_status["dead"] == 1
             with pytest.raises(DuplicateMessage):
-                await apart.put([message])
+                await apart.outbox.put([message])
             assert await store.ops.requeue(Query(status="dead")) == 1, "by somebody whose URL does not say it"
             assert database["outbox_dead"].count_documents({}) == 0
     assert [each.message for each in await store.ops.find(Query(ids=[message.id]))] == [message]
