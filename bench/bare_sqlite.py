@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bench.messages import messages
 from postroom.outbox.outbox import Outbox
-from postroom.stores.sqlite.writer import connect
+from postroom.stores.sqlite.connections import connect
 
 BATCH = 2_000
 KEYS = 5_000

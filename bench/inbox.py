@@ -18,7 +18,7 @@ from bench.table import Row, ratio, take_turns
 from postroom.clock import monotonic
 from postroom.inbox import Inbox, InboxWorker
 from postroom.message import Message
-from postroom.stores import open_inbox_store
+from postroom.stores import open_store
 from postroom.transports.memory import MemoryBroker, MemoryConsumer
 
 TARGET = 0.5
@@ -69,7 +69,7 @@ def with_an_inbox(url: str, number: int) -> float:
     async def receive() -> float:
         broker = MemoryBroker()
         broker.topics["orders"] += messages
-        async with open_inbox_store(url) as store:
+        async with open_store(url) as store:
             reception = InboxWorker(inbox, store, MemoryConsumer(broker, "orders", group="bench"))
             begin = monotonic()
             await reception.run(until_idle=QUIET)

@@ -18,18 +18,18 @@ from tests.servers.databases import in_database
 from tests.servers.mariadb import connect as mariadb_connect
 from tests.servers.mongod import Mongod
 
-from postroom.contracts.inbox import InboxStore
 from postroom.contracts.ops import Query
 from postroom.contracts.outbox import Settled, Settlement
 from postroom.contracts.store import Store
 from postroom.errors import StoreError, StoreUnavailable
 from postroom.outbox.outbox import Outbox
-from postroom.stores import open_inbox_store, open_store
+from postroom.stores import open_store
 from postroom.stores.memory import MemoryStore
-from postroom.stores.mongo import blocking_connections, inbox_connections
-from postroom.stores.mongo.server import Server
-from postroom.stores.sqlite import writer as sqlite_writer
-from postroom.stores.sqlite.file import FileConnection
+from postroom.stores.memory.outbox import MemoryOutbox
+from postroom.stores.mongo import blocking_connections as mongo_blocking_connections
+from postroom.stores.mongo import connections as mongo_connections
+from postroom.stores.sqlite import connections as sqlite_connections
+from postroom.stores.sqlite.connections import FileConnection
 from postroom.testing.contracts._case import a_message
 from postroom.testing.contracts.outage import OutageContract, ReadOnly
 
@@ -42,11 +42,6 @@ class _Opened(OutageContract):
         async with open_store(url) as store:
             await store.schema.migrate()
             yield store
-
-    @pytest.fixture
-    async def inbox(self, store: Store, url: str) -> AsyncIterator[InboxStore]:
-        async with open_inbox_store(url) as inbox:
-            yield inbox
 
 
 class TestPostgres(_Opened):
@@ -122,7 +117,7 @@ class _Connections:
                     super().execute(pragma)
                 return super().execute(sql, *args)
 
-        monkeypatch.setattr(sqlite_writer, "FileConnection", Moody)
+        monkeypatch.setattr(sqlite_connections, "FileConnection", Moody)
 
     @contextmanager
     def set(self) -> Iterator[None]:
@@ -168,12 +163,11 @@ class TestAFullDisk:
                             await Outbox().put(handle, message)
             assert await store.ops.find(Query()) == []
             await store.outbox.put([large])
-            async with open_inbox_store(url) as inbox:
-                with connections.set(), pytest.raises(StoreUnavailable, match="disk is full"):
-                    async with inbox.transaction() as tx:
-                        Outbox().put(tx.handle, large.replace(id=uuid4()))
-                async with inbox.transaction() as tx:
+            with connections.set(), pytest.raises(StoreUnavailable, match="disk is full"):
+                async with store.inbox.transaction() as tx:
                     Outbox().put(tx.handle, large.replace(id=uuid4()))
+            async with store.inbox.transaction() as tx:
+                Outbox().put(tx.handle, large.replace(id=uuid4()))
             assert len(await store.ops.find(Query())) == 2
 
 
@@ -183,8 +177,8 @@ class TestMongo(_Opened):
     @pytest.fixture(params=[10107, 14031], ids=["no-primary", "no-space"])
     def code(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
         # What is tried again for ten seconds otherwise is for one here.
-        monkeypatch.setattr(Server.run, "__kwdefaults__", {"patience": 1.0})
-        for module in (blocking_connections, inbox_connections):
+        monkeypatch.setattr(mongo_connections.Connections.run, "__kwdefaults__", {"patience": 1.0})
+        for module in (mongo_blocking_connections, mongo_connections):
             monkeypatch.setattr(module, "TRANSACTION_SECONDS", 1.0)
         return int(request.param)
 
@@ -212,7 +206,7 @@ class TestMongo(_Opened):
 # ── the contract itself ──
 
 
-class Sometimes(MemoryStore):
+class Sometimes(MemoryOutbox):
     """The store in memory, which can be told to take no writes."""
 
     error: type[StoreError] = StoreUnavailable
@@ -264,7 +258,7 @@ class StaysReadOnly(Sometimes):
 async def test_a_store_that_keeps_to_it_passes_and_saboteurs_are_caught() -> None:
     case = OutageContract().test_a_store_that_is_read_only_is_away_and_comes_back
     good = Sometimes()
-    await case(good, good.read_only)
+    await case(MemoryStore(good), good.read_only)
     for saboteur in (CallsItRefused(), StaysReadOnly()):
         with pytest.raises(StoreError):
-            await case(saboteur, saboteur.read_only)
+            await case(MemoryStore(saboteur), saboteur.read_only)

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Coroutine
 from datetime import datetime, timedelta
 from itertools import count
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
@@ -67,7 +68,7 @@ class Agreement(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.model = MemoryStore(lanes=self.lanes)
         self.real: Store = self.open()
-        self.run(self.real.migrate())
+        self.run(self.real.schema.migrate())
         self.now: datetime = NOON
         self.ids = count(1)
         self.epochs: dict[str, dict[int, int]] = {"relay-a": {}, "relay-b": {}}
@@ -86,8 +87,8 @@ class Agreement(RuleBasedStateMachine):
 
     def both(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """Do it to both; they must answer the same."""
-        expected = self.run(getattr(self.model, name)(*args, **kwargs))
-        answer = self.run(getattr(self.real, name)(*args, **kwargs))
+        expected = self.run(attrgetter(name)(self.model)(*args, **kwargs))
+        answer = self.run(attrgetter(name)(self.real)(*args, **kwargs))
         assert answer == expected, f"{name}{args}{kwargs}: {answer} instead of {expected}"
         return answer
 
@@ -104,7 +105,7 @@ class Agreement(RuleBasedStateMachine):
             )
             for key, wait in wanted
         ]
-        self.both("put", messages)
+        self.both("outbox.put", messages)
 
     @rule(by=seconds)
     def wait(self, by: int) -> None:
@@ -112,28 +113,30 @@ class Agreement(RuleBasedStateMachine):
 
     @rule(owner=owners, limit=st.integers(1, 3))
     def take(self, owner: str, limit: int) -> None:
-        taken = self.both("take", owner, limit=limit, lease=LEASE, lost=lost, now=self.now)
+        taken = self.both("lanes.take", owner, limit=limit, lease=LEASE, lost=lost, now=self.now)
         self.epochs[owner] |= {lane.lane: lane.epoch for lane in taken}
 
     @rule(owner=owners)
     def renew(self, owner: str) -> None:
-        self.both("renew", owner, self.epochs[owner], lease=LEASE, now=self.now)
+        self.both("lanes.renew", owner, self.epochs[owner], lease=LEASE, now=self.now)
 
     @rule(owner=owners)
     def release(self, owner: str) -> None:
-        self.both("release", owner, self.epochs[owner])
+        self.both("lanes.release", owner, self.epochs[owner])
 
     @rule(owner=owners, limit=st.sampled_from([1, 2, EVERYTHING]))
     def claim(self, owner: str, limit: int) -> None:
         limit = limit if len(self.waited()) <= 1 else EVERYTHING
-        expected = self.run(self.model.claim(owner, self.epochs[owner], limit=limit, now=self.now))
-        claims = self.run(self.real.claim(owner, self.epochs[owner], limit=limit, now=self.now))
+        expected = self.run(self.model.outbox.claim(owner, self.epochs[owner], limit=limit, now=self.now))
+        claims = self.run(self.real.outbox.claim(owner, self.epochs[owner], limit=limit, now=self.now))
         assert [_plain(claim) for claim in claims] == [_plain(claim) for claim in expected]
         self.flying += zip(expected, claims, strict=True)
 
     def waited(self) -> set[str | None]:
         """The keys that had to wait. Which of them goes first, where not all have room, is each store's own business."""
-        rows = (row for row in self.model._rows.values() if row.tried_at is not None and row.outcome != "published")
+        rows = (
+            row for row in self.model.outbox._rows.values() if row.tried_at is not None and row.outcome != "published"
+        )
         return {row.message.key for row in rows}
 
     @precondition(lambda self: self.flying)
@@ -152,17 +155,17 @@ class Agreement(RuleBasedStateMachine):
 
     def _settle(self, pair: tuple[Claim, Claim], verdicts: dict[int, Verdict]) -> None:
         verdicts = _one_failure_a_key(pair[0], verdicts)
-        (expected,) = self.run(self.model.settle([Settlement(pair[0], verdicts)], now=self.now)).values()
-        (answer,) = self.run(self.real.settle([Settlement(pair[1], verdicts)], now=self.now)).values()
+        (expected,) = self.run(self.model.outbox.settle([Settlement(pair[0], verdicts)], now=self.now)).values()
+        (answer,) = self.run(self.real.outbox.settle([Settlement(pair[1], verdicts)], now=self.now)).values()
         assert answer == expected
 
     @rule(query=queries)
     def requeue(self, query: Query) -> None:
-        self.both("requeue", query, now=self.now)
+        self.both("ops.requeue", query)
 
     @rule(query=queries)
     def discard(self, query: Query) -> None:
-        self.both("discard", query, now=self.now)
+        self.both("ops.discard", query, now=self.now)
 
     @rule(owner=owners, data=st.data())
     def claim_in_doubt(self, owner: str, data: st.DataObject) -> None:
@@ -178,8 +181,8 @@ class Agreement(RuleBasedStateMachine):
 
     @invariant()
     def every_message_is_in_the_same_state(self) -> None:
-        expected = [_state(record) for record in self.run(self.model.find(Query()))]
-        assert [_state(record) for record in self.run(self.real.find(Query()))] == expected
+        expected = [_state(record) for record in self.run(self.model.ops.find(Query()))]
+        assert [_state(record) for record in self.run(self.real.ops.find(Query()))] == expected
 
 
 def _plain(claim: Claim) -> tuple[object, ...]:

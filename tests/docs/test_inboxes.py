@@ -16,14 +16,14 @@ RECEIVE = """
 import asyncio
 from datetime import timedelta
 from billing import inbox
-from postroom import Message, InboxWorker, open_consumer, open_inbox_store, open_publisher
+from postroom import Message, InboxWorker, open_consumer, open_store, open_publisher
 from postroom.contracts.transport import Envelope
 
 async def receive():
     publisher = open_publisher("memory://shop/orders")
     paid, refund = (Message("order.paid", key=key, data={"amount": n}) for key, n in (("order-7", 12), ("order-8", -1)))
     await publisher.publish([Envelope(each) for each in (paid, paid, refund)], timeout=timedelta(seconds=5))
-    async with open_inbox_store("sqlite:///shop.db") as store:
+    async with open_store("sqlite:///shop.db") as store:
         consumer = open_consumer("memory://shop/orders")
         print(dict((await InboxWorker(inbox, store, consumer).run(until_idle=timedelta(seconds=0.5))).done))
 

@@ -11,24 +11,15 @@ STORES = ("mongo", "mysql", "postgres", "sqlite")
 TRANSPORTS = ("amqp", "http", "kafka", "memory", "nats", "redis_streams", "sqs")
 
 IN_A_STORE = {
-    "__init__", "url", "connections", "statements", "parameters", "errors", "schema", "drop", "doctor", "transaction", "rows",
+    "__init__", "url", "connections", "statements", "errors", "schema", "drop", "doctor", "transaction", "rows",
     "outbox", "claim", "careful_claim", "settle", "lanes", "watch", "ops",
     "inbox", "inbox_connections", "inbox_rows", "blocking_connections",
 }  # fmt: skip
 ONLY_IN_ONE_STORE = {
-    "mongo": {
-        "claim_state",
-        "claim_without_transactions",
-        "collections",
-        "dead",
-        "foreign_rows",
-        "holds",
-        "server",
-        "updates",
-    },
-    "mysql": {"connection"},
+    "mongo": {"collections"},
+    "mysql": set(),
     "postgres": {"buffered_connection"},
-    "sqlite": {"file", "writer"},
+    "sqlite": set(),
 }
 IN_A_TRANSPORT = {
     "__init__", "url", "connection", "producer", "encoding", "decoding", "outcomes", "batch", "publisher", "consumer",

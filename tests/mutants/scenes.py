@@ -384,7 +384,7 @@ async def _poisoned(world: World, *keys: str, busy: str = "") -> list[int]:
         if message.data != 0:
             return Answer(seconds=SEND / 2)
         owner = world.relays[victims[-1]].owner
-        beside.append(sum(claim.owner == owner for claim, _ in world.store._claims.values()) - 1)
+        beside.append(sum(claim.owner == owner for claim, _ in world.store.outbox._claims.values()) - 1)
         world.cut_off(victims[-1])
         return Answer(seconds=10_000, effect=False)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tests.mutants.loader import Change
 
-from postroom.stores.memory import MemoryStore
+from postroom.stores.memory.outbox import MemoryOutbox
 from postroom.testing.saboteurs.lanes import ReleasesBeforeItIsDrained
 from postroom.testing.saboteurs.outbox import ClaimsWhatIsInFlight
 
@@ -22,7 +22,7 @@ class Mutant:
     rule: str
     caught_by: str
     changes: tuple[Change, ...]
-    store: type[MemoryStore] = MemoryStore
+    outbox: type[MemoryOutbox] = MemoryOutbox
     """Where the store guards the same thing: one that does not."""
 
     def __str__(self) -> str:
@@ -170,7 +170,7 @@ MUTANTS = [
             Change("owned_lanes.py", "if not held.busy and not held.leaving", "if not held.leaving"),
             Change("owned_lanes.py", "held.epoch == lanes[lane] and not held.busy}", "held.epoch == lanes[lane]}"),
         ),
-        store=ClaimsWhatIsInFlight,
+        outbox=ClaimsWhatIsInFlight,
     ),
     Mutant(
         "park not enforced",
@@ -356,7 +356,7 @@ MUTANTS = [
         "R24",
         "lanes_are_shared_and_handed_over_drained",
         (Change("owned_lanes.py", "if held.leaving and not held.busy}", "if held.leaving}"),),
-        store=ReleasesBeforeItIsDrained,
+        outbox=ReleasesBeforeItIsDrained,
     ),
     Mutant(
         "never hands over",

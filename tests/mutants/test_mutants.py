@@ -13,12 +13,12 @@ from tests.mutants.table import MUTANTS, Mutant
 from tests.mutants.world import World
 
 import postroom.relay
-from postroom.stores.memory import MemoryStore
+from postroom.stores.memory.outbox import MemoryOutbox
 
 
-def play(name: str, relay: ModuleType, store: type[MemoryStore] = MemoryStore) -> None:
+def play(name: str, relay: ModuleType, outbox: type[MemoryOutbox] = MemoryOutbox) -> None:
     async def scene() -> None:
-        world = World(relay, store, lanes=LANES.get(name, 1))
+        world = World(relay, outbox, lanes=LANES.get(name, 1))
         try:
             await scenes()[name](world)
         finally:
@@ -35,14 +35,14 @@ def test_an_honest_relay_plays_the_scene_through(name: str) -> None:
 @pytest.mark.parametrize("mutant", MUTANTS, ids=str)
 def test_a_relay_without_the_rule_is_caught(mutant: Mutant) -> None:
     with changed(mutant.changes) as relay, pytest.raises(AssertionError) as caught:
-        play(mutant.caught_by, relay, mutant.store)
+        play(mutant.caught_by, relay, mutant.outbox)
     print(f"{mutant}: {caught.value}")
 
 
-@pytest.mark.parametrize("mutant", [mutant for mutant in MUTANTS if mutant.store is not MemoryStore], ids=str)
+@pytest.mark.parametrize("mutant", [mutant for mutant in MUTANTS if mutant.outbox is not MemoryOutbox], ids=str)
 def test_an_honest_relay_does_not_need_the_stores_second_guard(mutant: Mutant) -> None:
     """Two rules guard the same thing: the relay's is enough in this scene."""
-    play(mutant.caught_by, postroom.relay, mutant.store)
+    play(mutant.caught_by, postroom.relay, mutant.outbox)
 
 
 def test_the_honest_relay_is_back_after_a_mutant() -> None:

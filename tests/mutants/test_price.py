@@ -59,7 +59,7 @@ async def drained_after(crashes: int, lost: int) -> list[list[str]]:
     running = asyncio.get_running_loop().create_task(Relay(store, [Route(to=broker)], config=CONFIG).run())
     await store.outbox.put([Message("order.paid", data="new") for _ in range(lost)])
     async with asyncio.timeout(600):
-        while any(row.settled_at is None for row in store._rows.values()):
+        while any(row.settled_at is None for row in store.outbox._rows.values()):
             await asyncio.sleep(0.1)
     running.cancel()
     await asyncio.wait([running])

@@ -15,7 +15,7 @@ from postroom.contracts.transport import Failed, Outcome, Rejected, Unavailable
 from postroom.message import Message
 
 KEYS = "abcdef"
-METHODS = ("claim", "settle", "peek", "renew", "join", "lanes", "relays", "take", "release", "leave")
+METHODS = ("claim", "settle", "peek", "renew", "join", "all", "relays", "take", "release", "leave")
 SECONDS = 90.0
 
 

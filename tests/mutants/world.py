@@ -29,7 +29,8 @@ from postroom.contracts.transport import (
 from postroom.errors import StoreUnavailable
 from postroom.message import Message
 from postroom.retry import RetryPolicy, Table
-from postroom.stores.memory import MemoryStore, Row
+from postroom.stores.memory import MemoryStore
+from postroom.stores.memory.outbox import MemoryOutbox, Row
 from postroom.testing.journal import Delivery, Name, Run, check
 
 LEASE, SEND = 6.0, 1.0
@@ -48,7 +49,9 @@ class Door:
     """The store, as one relay reaches it: an answer may be lost, a call refused, the door be shut."""
 
     def __init__(self, store: MemoryStore) -> None:
-        self._store = store
+        self._played = store.outbox  # in memory one object plays every part
+        self.outbox = self.lanes = self.ops = self.schema = self
+        self.capabilities = store.capabilities
         self.shut = False
         self.next: defaultdict[str, deque[str]] = defaultdict(deque)
         """What happens to the next calls of a method: "refused" (nothing is done) or "lost" (done, but no answer)."""
@@ -58,7 +61,7 @@ class Door:
         """How long it takes to break off a call that is cancelled."""
 
     def __getattr__(self, name: str) -> Any:
-        method = getattr(self._store, name)
+        method = getattr(self._played, name)
         if not asyncio.iscoroutinefunction(method):
             return method
 
@@ -140,9 +143,9 @@ class Broker:
 class World:
     """A store, relays, and what was delivered."""
 
-    def __init__(self, relay: ModuleType, store: type[MemoryStore] = MemoryStore, *, lanes: int = 1) -> None:
+    def __init__(self, relay: ModuleType, outbox: type[MemoryOutbox] = MemoryOutbox, *, lanes: int = 1) -> None:
         self._module = relay
-        self.store = store(lanes=lanes)
+        self.store = MemoryStore(outbox(lanes))
         self.journal: list[Delivery] = []
         self.asked: Counter[Any] = Counter()
         self.doors: dict[str, tuple[Door, Door]] = {}
@@ -210,7 +213,7 @@ class World:
     # ── what is known ──
 
     def records(self) -> list[Record]:
-        return [self.store._record_of(row) for row in self.store._matching(Query())]
+        return [self.store.outbox._record_of(row) for row in self.store.outbox._matching(Query())]
 
     def statuses(self) -> list[str]:
         return [record.status for record in self.records()]
@@ -222,12 +225,12 @@ class World:
         return [delivery.name.number for delivery in self.journal]
 
     def settled(self) -> bool:
-        return all(row.settled_at is not None for row in self.store._rows.values())
+        return all(row.settled_at is not None for row in self.store.outbox._rows.values())
 
     def watch(self, relay: str, message: Message) -> None:
         """Called when a send begins, and when it ends in its time."""
         owner, row = self.relays[relay].owner, self._row_of(message)
-        lane, flight = self.store._lanes[row.lane], self.store._in_flight(row)
+        lane, flight = self.store.outbox._lanes[row.lane], self.store.outbox._in_flight(row)
         if flight is None or flight[0].owner != owner or flight[0].epoch != lane.epoch:
             self.wrong.append(f"{relay} sends {message.data}, which is in no claim of its own")
         elif lane.lease_until is not None and lane.lease_until <= utcnow():
@@ -248,11 +251,11 @@ class World:
             sending.remove(message)
 
     def _is_alone(self, message: Message) -> bool:
-        flight = self.store._in_flight(self._row_of(message))
-        return flight is not None and flight[0].id in self.store._alone
+        flight = self.store.outbox._in_flight(self._row_of(message))
+        return flight is not None and flight[0].id in self.store.outbox._alone
 
     def _row_of(self, message: Message) -> Row:
-        (row,) = [row for row in self.store._rows.values() if row.message.id == message.id]
+        (row,) = [row for row in self.store.outbox._rows.values() if row.message.id == message.id]
         return row
 
     def check(self, **faults: int) -> None:

@@ -21,7 +21,7 @@ from tests.servers.streams import at_once
 from postroom.contracts.inbox import DeadDelivery, DeadQuery
 from postroom.contracts.transport import Envelope, Sent
 from postroom.message import Message
-from postroom.stores import open_inbox_store, open_store, sqlite_path
+from postroom.stores import open_store, sqlite_path
 from postroom.transports.nats import NatsPublisher
 
 POSTROOM = [sys.executable, "-m", "postroom", "consume", "--app", "billing:inbox"]
@@ -120,7 +120,7 @@ class Receiver:
 
     def dead(self) -> list[DeadDelivery]:
         async def dead() -> list[DeadDelivery]:
-            async with open_inbox_store(self.store) as store:
-                return list(await store.dead(DeadQuery()))
+            async with open_store(self.store) as store:
+                return list(await store.inbox.dead(DeadQuery()))
 
         return asyncio.run(dead())

@@ -28,7 +28,7 @@ LEASE = timedelta(minutes=10)
 @pytest.fixture(params=["memory", *DATABASES])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
     async with open_store(url_of(request.param, request, tmp_path)) as opened:
-        await opened.migrate()
+        await opened.schema.migrate()
         yield opened
 
 
@@ -90,7 +90,7 @@ async def test_a_batch_set_by_hand_stays_as_it_is(store: Store, asked: list[tupl
 async def test_what_is_claimed_together_up_to_500_is_published_and_settled_together(
     store: Store, asked: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    published, settled, settle = list[int](), list[int](), store.settle
+    published, settled, settle = list[int](), list[int](), store.outbox.settle
 
     class Counting(MemoryPublisher):
         async def publish(self, batch: Any, *args: Any, **kwargs: Any) -> Any:

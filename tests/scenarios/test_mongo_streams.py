@@ -80,7 +80,7 @@ class Watched:
 
     def __init__(self, store: Store) -> None:
         self.told: list[bool] = []
-        self._watch = store.watch
+        self._watch = store.outbox.watch
 
     async def __call__(self, woken: Callable[[], None]) -> None:
         def tell() -> None:

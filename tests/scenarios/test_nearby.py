@@ -134,7 +134,7 @@ class Told:
 async def test_only_a_commit_with_a_message_in_it_is_told(tmp_path: Any) -> None:
     store = f"sqlite:///{tmp_path / 'shop.db'}"
     async with open_store(store) as opened:
-        await opened.migrate()
+        await opened.schema.migrate()
     engine, told = create_engine(store), Told()
     with nearby.told(told), orm.Session(engine) as session:
         session.execute(text("SELECT 1"))

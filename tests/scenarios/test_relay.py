@@ -27,6 +27,7 @@ from postroom.relay import Drained, Relay, Route
 from postroom.retry import RetryPolicy, Table
 from postroom.stores import open_store, open_waker
 from postroom.stores.memory import MemoryStore
+from postroom.stores.memory.outbox import MemoryOutbox
 from postroom.stores.postgres import PostgresStore
 from postroom.testing.waiting import until_async
 from postroom.transports.memory import MemoryBroker, MemoryPublisher
@@ -41,7 +42,7 @@ CONFIG = RelayConfig(
 @pytest.fixture(params=["memory", *DATABASES])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
     async with open_store(url_of(request.param, request, tmp_path)) as opened:
-        await opened.migrate()
+        await opened.schema.migrate()
         yield opened
 
 
@@ -110,8 +111,8 @@ async def test_no_transaction_is_open_while_a_message_is_sent(
             return await super().publish(*args, **kwargs)
 
     async with open_store(database) as opened:
-        await opened.migrate()
-        await opened.put(messages(3, keys=1))
+        await opened.schema.migrate()
+        await opened.outbox.put(messages(3, keys=1))
         relay = Relay(
             opened,
             [Route(to=Looking(MemoryBroker()))],
@@ -295,13 +296,13 @@ async def test_a_message_whose_turn_did_not_come_says_nothing_of_the_broker(stor
 async def test_a_relay_whose_heartbeat_breaks_ends_loudly() -> None:
     """A relay that went on without one would sit there, alive and useless, once its lanes have run out."""
 
-    class Broken(MemoryStore):
-        async def lanes(self) -> Sequence[Lane]:
+    class Broken(MemoryOutbox):
+        async def all(self) -> Sequence[Lane]:
             raise StoreError("the tables are gone")
 
     publisher = Scripted(lambda *_: None)
     with pytest.raises(StoreError, match="the tables are gone"):
-        await asyncio.wait_for(Relay(Broken(), [Route(to=publisher)], config=CONFIG).run(), 10)
+        await asyncio.wait_for(Relay(MemoryStore(Broken()), [Route(to=publisher)], config=CONFIG).run(), 10)
 
 
 async def test_no_round_of_a_batch_begins_in_a_lane_that_ran_out_meanwhile(store: Store) -> None:
@@ -415,7 +416,7 @@ async def test_a_relay_with_a_long_poll_hears_of_a_commit_at_once(store: Store) 
         while not len(relay._owned) or relay._idle._next < 1:
             await asyncio.sleep(0.01)
     await store.outbox.put(messages(1))
-    url = store._url if isinstance(store, PostgresStore) else "memory://"
+    url = store._connections.url if isinstance(store, PostgresStore) else "memory://"
     with open_waker(url) as waker:
         waker.wake()
     async with asyncio.timeout(20):
@@ -426,7 +427,7 @@ async def test_a_relay_with_a_long_poll_hears_of_a_commit_at_once(store: Store) 
 
 
 async def test_a_database_that_does_not_answer_is_not_waited_for_longer_than_the_lease_allows() -> None:
-    class Hanging(MemoryStore):
+    class Hanging(MemoryOutbox):
         hangs = 1
 
         async def claim(self, *args: Any, **kwargs: Any) -> Sequence[Claim]:
@@ -436,7 +437,7 @@ async def test_a_database_that_does_not_answer_is_not_waited_for_longer_than_the
                 await asyncio.Event().wait()  # carried out, and the answer never comes
             return claims
 
-    store = Hanging()
+    store = MemoryStore(Hanging())
     await store.outbox.put(messages(5))
     publisher = Scripted(lambda *_: None)
     config = replace(CONFIG, lease=timedelta(seconds=1), send_timeout=timedelta(milliseconds=100))
@@ -449,7 +450,7 @@ async def test_a_database_that_does_not_answer_is_not_waited_for_longer_than_the
 async def test_a_claim_whose_answer_was_lost_is_found_though_other_lanes_flow_all_the_time() -> None:
     """R22. Whoever looks for it only when nothing else is claimed never finds it while there is always something."""
 
-    class Forgetful(MemoryStore):
+    class Forgetful(MemoryOutbox):
         forgets = True
 
         async def claim(self, *args: Any, **kwargs: Any) -> Sequence[Claim]:
@@ -460,7 +461,7 @@ async def test_a_claim_whose_answer_was_lost_is_found_though_other_lanes_flow_al
                 raise StoreUnavailable("carried out, and the answer was lost")
             return claims
 
-    store = Forgetful()
+    store = MemoryStore(Forgetful())
     await store.outbox.put([Message("order.paid", key="a", data="forgotten")])
 
     class Feeding(Scripted):
@@ -556,12 +557,12 @@ async def test_the_last_try_of_a_suspect_waits_until_nothing_else_is_under_way()
     """R8. And it tells the store that it is alone."""
     asked: list[bool] = []
 
-    class Listening(MemoryStore):
+    class Listening(MemoryOutbox):
         async def claim(self, *args: Any, **kwargs: Any) -> Sequence[Claim]:
             asked.append(kwargs["alone"])
             return await super().claim(*args, **kwargs)
 
-    relay = Relay(Listening(), [Route(to=Scripted(lambda *_: None))], config=CONFIG)
+    relay = Relay(MemoryStore(Listening()), [Route(to=Scripted(lambda *_: None))], config=CONFIG)
     relay._owned.add([Lane(3, 1, relay.owner, None)], monotonic() + 60)
     over = asyncio.Event()
 

@@ -68,7 +68,7 @@ def a_relay(store: str, folder: Path, *before: str) -> Iterator[subprocess.Popen
 def records(store: str) -> list[Record]:
     async def find() -> list[Record]:
         async with open_store(store) as opened:
-            return list(await opened.find(Query()))
+            return list(await opened.ops.find(Query()))
 
     return asyncio.run(find())
 
@@ -76,7 +76,7 @@ def records(store: str) -> list[Record]:
 def lanes(store: str) -> tuple[list[Lane], list[RelayInfo]]:
     async def find() -> tuple[list[Lane], list[RelayInfo]]:
         async with open_store(store) as opened:
-            return list(await opened.lanes()), list(await opened.relays())
+            return list(await opened.lanes.all()), list(await opened.lanes.relays())
 
     return asyncio.run(find())
 

@@ -12,7 +12,6 @@ from postroom import open_publisher, open_store
 from postroom.config.values import RouteConfig, Settings
 from postroom.errors import PostroomError
 from postroom.relay import routes_from
-from postroom.stores import open_inbox_store
 from postroom.transports import open_consumer
 from postroom.urls import redact, secrets_in
 
@@ -85,7 +84,6 @@ def test_no_consumer_shows_it(url: str) -> None:
 def test_no_store_shows_it(url: str) -> None:
     if "://" in url:
         assert_hidden(open_store(url))
-        assert_hidden(open_inbox_store(url))
     assert_hidden(redact(url))
 
 

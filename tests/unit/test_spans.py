@@ -323,7 +323,7 @@ def test_nothing_is_imported_from_put_to_handle_where_nobody_uses_opentelemetry(
         import asyncio, sqlite3, sys
         from datetime import timedelta
         from postroom import Inbox, Message, Outbox, InboxWorker, Relay, Route
-        from postroom import open_consumer, open_inbox_store, open_store, open_publisher
+        from postroom import open_consumer, open_store, open_publisher
 
         async def main():
             inbox, seen = Inbox("billing"), []
@@ -335,7 +335,7 @@ def test_nothing_is_imported_from_put_to_handle_where_nobody_uses_opentelemetry(
                     Outbox().put(connection, Message("order.paid"))
                     connection.execute("COMMIT")
                 await Relay(store, [Route(to=open_publisher("memory://shop/orders"))]).drain()
-            async with open_inbox_store("sqlite:///shop.db") as store:
+            async with open_store("sqlite:///shop.db") as store:
                 reception = InboxWorker(inbox, store, open_consumer("memory://shop/orders"))
                 await reception.run(until_idle=timedelta(milliseconds=1))
             assert seen == [None]

@@ -106,7 +106,7 @@ def _told(migration: Migration, url: str, lanes: int) -> str:
 
 
 def _warn_of_defect() -> None:
-    from postroom.stores.sqlite.schema import WAL_RESET_FIXED, has_wal_reset_defect
+    from postroom.stores.sqlite.doctor import WAL_RESET_FIXED, has_wal_reset_defect
 
     if has_wal_reset_defect():
         fixed = ".".join(map(str, WAL_RESET_FIXED))

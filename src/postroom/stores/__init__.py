@@ -117,14 +117,6 @@ def sqlite_path(url: str) -> Path:
     >>> sqlite_path("sqlite:///shop.db"), sqlite_path("sqlite:////var/shop.db")
     (PosixPath('shop.db'), PosixPath('/var/shop.db'))
     """
-    from pathlib import Path
+    from postroom.stores.sqlite.url import path_of
 
-    from postroom.urls import redact, split_scheme, without_driver
-
-    _, rest = split_scheme(without_driver(url))
-    if not rest.startswith("/") or rest == "/":
-        raise ConfigError(
-            f"{redact(url)} names no file: write sqlite:///shop.db for one in this folder, or sqlite:////var/shop.db.",
-            url=redact(url),
-        )
-    return Path(rest[1:])
+    return path_of(url)

@@ -12,10 +12,10 @@ import psycopg
 from pymongo import MongoClient
 from tests.servers.mariadb import connect
 
-from postroom.contracts.inbox import InboxStore
 from postroom.contracts.ops import Query
+from postroom.contracts.store import Store
 from postroom.message import Message
-from postroom.stores import open_inbox_store, open_store, sqlite_path
+from postroom.stores import open_store, sqlite_path
 from postroom.testing.contracts.inbox import End
 
 MONGO_ENDS: dict[End, str] = {
@@ -26,12 +26,12 @@ MONGO_ENDS: dict[End, str] = {
 
 
 class _Desk:
-    def __init__(self, url: str, store: InboxStore) -> None:
-        self.url, self.store = url, store
+    def __init__(self, url: str, opened: Store) -> None:
+        self.url, self.opened, self.store = url, opened, opened.inbox
 
     async def put(self) -> Sequence[Message]:
         async with open_store(self.url) as store:
-            return [record.message for record in await store.find(Query())]
+            return [record.message for record in await store.ops.find(Query())]
 
 
 class SQLiteDesk(_Desk):
@@ -112,41 +112,41 @@ class MongoDesk(_Desk):
 async def sqlite_desk(file: Path) -> AsyncIterator[SQLiteDesk]:
     url = f"sqlite:///{file}"
     async with open_store(url) as store:
-        await store.migrate()
+        await store.schema.migrate()
     with sqlite3.connect(file) as connection:
         connection.execute("CREATE TABLE effects (id INTEGER PRIMARY KEY, name TEXT NOT NULL)")
-    async with open_inbox_store(url) as inbox:
-        yield SQLiteDesk(url, inbox)
+    async with open_store(url) as opened:
+        yield SQLiteDesk(url, opened)
 
 
 @asynccontextmanager
 async def postgres_desk(url: str) -> AsyncIterator[PostgresDesk]:
     async with open_store(url) as store:
-        await store.migrate()
+        await store.schema.migrate()
     with psycopg.connect(url) as connection:
         connection.execute("CREATE TABLE effects (id bigserial PRIMARY KEY, name text NOT NULL)")
-    async with open_inbox_store(url) as inbox:
-        yield PostgresDesk(url, inbox)
+    async with open_store(url) as opened:
+        yield PostgresDesk(url, opened)
 
 
 @asynccontextmanager
 async def mariadb_desk(url: str) -> AsyncIterator[MariaDBDesk]:
     """MySQL's too."""
     async with open_store(url) as store:
-        await store.migrate()
+        await store.schema.migrate()
     with closing(connect(url)) as connection, connection.cursor() as cursor:
         cursor.execute(
             "CREATE TABLE effects (id bigint AUTO_INCREMENT PRIMARY KEY, name text NOT NULL) ENGINE = InnoDB"
         )
-    async with open_inbox_store(url) as inbox:
-        yield MariaDBDesk(url, inbox)
+    async with open_store(url) as opened:
+        yield MariaDBDesk(url, opened)
 
 
 @asynccontextmanager
 async def mongo_desk(url: str) -> AsyncIterator[MongoDesk]:
     async with open_store(url) as store:
-        await store.migrate()
+        await store.schema.migrate()
     with MongoClient[dict[str, Any]](url) as client:
         client.get_default_database().create_collection("effects")
-    async with open_inbox_store(url) as inbox:
-        yield MongoDesk(url, inbox)
+    async with open_store(url) as opened:
+        yield MongoDesk(url, opened)

@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 from tests.conformance.inbox.desks import sqlite_desk
 
+from postroom.config.tables import TableNames
+from postroom.stores.sqlite import SQLiteStore
 from postroom.stores.sqlite.inbox import SQLiteInbox
+from postroom.stores.sqlite.statements import INBOX_FILES, Statements
 from postroom.testing.contracts import InboxContract
 from postroom.testing.saboteurs.inbox import InboxSaboteur, all_inbox_saboteurs
 
@@ -26,8 +29,9 @@ async def run(name: str, folder: Path, kind: type[SQLiteInbox]) -> None:
     given = [{mark.args[0]: value} for mark in marks for value in mark.args[1]] or [{}]
     for number, arguments in enumerate(given):
         file = folder / f"shop{number}.db"
-        async with sqlite_desk(file) as desk, kind(file) as store:
-            desk.store = store
+        async with sqlite_desk(file) as desk, SQLiteStore(file) as store:
+            store.inbox = kind(store._writer, Statements(TableNames(), INBOX_FILES))
+            desk.opened, desk.store = store, store.inbox
             await case(InboxContract(), desk, **arguments)
 
 

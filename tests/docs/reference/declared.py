@@ -10,7 +10,8 @@ from typing import Any
 from tests.docs.reference.made import MADE, explained, table
 
 from postroom.contracts.transport import Consumer, ConsumerOptions
-from postroom.stores import SCHEMES, open_store
+from postroom.stores import STORES as KNOWN_STORES
+from postroom.stores import open_store
 from postroom.transports import TRANSPORTS, open_consumer, open_publisher, received
 
 STORES = f"""# Stores
@@ -65,7 +66,10 @@ Valkey, moto's SQS, an HTTP server, a function. A case is skipped only where the
 
 def stores() -> str:
     """What each store declares."""
-    examples = [*dict.fromkeys(SCHEMES.values()), "mongodb://host/database?postroom_transactions=off"]
+    examples = [
+        *dict.fromkeys(known.example for known in KNOWN_STORES.values()),
+        "mongodb://host/database?postroom_transactions=off",
+    ]
     declared = [(url, open_store(url).capabilities) for url in examples]
     return STORES.format(urls=urls("store", declared), table=declarations(declared))
 

@@ -26,14 +26,13 @@ from tests.unit.cli.terminal import on_a_terminal, plain
 from postroom.cli.demo.books import Books, read
 from postroom.cli.demo.consumers import WRITES
 from postroom.cli.demo.picture import Banner, picture
-from postroom.cli.demo.place import TABLES, Place
+from postroom.cli.demo.place import Place
 from postroom.cli.demo.proof import PLANTS, facts_of, plant, problems
 from postroom.cli.demo.shop import CreditRefused, Order, Shop
 from postroom.cli.demo.tables import tables_of
 from postroom.cli.demo.telling import Line
 from postroom.contracts.ops import Record, Status
 from postroom.message import Message
-from postroom.stores import open_inbox_store
 from postroom.testing.waiting import until
 
 PROOF = (
@@ -139,7 +138,7 @@ def what_the_stores_say(file: Path, *plants: str) -> str:
 
     async def told() -> str:
         place = Place(f"sqlite:///{file}", quiet=True)
-        async with tables_of(place), place.open() as store, open_inbox_store(place.url, tables=TABLES) as inbox:
+        async with tables_of(place), place.open() as store:
             with closing(Shop(place, "r1")) as shop, closing(place.connect()) as connection:
                 for order in ORDERS:
                     shop.take(order)
@@ -149,7 +148,7 @@ def what_the_stores_say(file: Path, *plants: str) -> str:
                     shop.take(Order(3, "edsger", 9_999))
                 for what in plants:
                     plant(place, what)
-                return problems(facts_of(as_handled(await read(place, connection, store, inbox))))
+                return problems(facts_of(as_handled(await read(place, connection, store, store.inbox))))
 
     return asyncio.run(told())
 

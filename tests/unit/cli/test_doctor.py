@@ -9,7 +9,7 @@ from tests.servers.streams import fresh_stream
 from tests.unit.cli.inboxes import billing, consume
 from tests.unit.cli.running import Desk
 
-from postroom.stores.sqlite.schema import has_wal_reset_defect
+from postroom.stores.sqlite.doctor import has_wal_reset_defect
 
 TOKEN = "Zq7XZq7XZq7X"
 DEFECT = 1 if has_wal_reset_defect() else 0

@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 from tests.unit.cli.running import Desk
 
-from postroom.stores.sqlite.schema import has_wal_reset_defect
+from postroom.stores.sqlite.doctor import has_wal_reset_defect
 
 
 def test_init_creates_the_tables_and_says_so(empty: Desk) -> None:

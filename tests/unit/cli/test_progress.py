@@ -34,6 +34,7 @@ from postroom.events import (
     RouteResumed,
 )
 from postroom.stores.memory import MemoryStore
+from postroom.stores.memory.outbox import MemoryOutbox
 
 ID = UUID("018f2c5e-7c1a-7b3e-9d53-2f1f0a6f4c11")
 SECOND = timedelta(seconds=1)
@@ -261,7 +262,7 @@ def test_the_view_fits_any_terminal(width: int) -> None:
     assert len(drawn(tally, Seen(), width)) == 5
 
 
-class Slow(MemoryStore):
+class Slow(MemoryOutbox):
     """Takes its time to count, by a clock of its own."""
 
     asked = 0
@@ -284,7 +285,7 @@ def test_a_store_that_is_slow_is_asked_seldom(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr("postroom.cli.live.monotonic", lambda: next(ticks))
     monkeypatch.setattr("postroom.cli.live.asyncio.sleep", pause)
-    store = Slow()
+    store = MemoryStore(Slow())
     view = LiveView(Tally(), store)
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(view._ask())

@@ -32,7 +32,7 @@ class Shop:
 
     @property
     def is_postgres(self) -> bool:
-        return self.desk.store.name == "postgres"
+        return self.desk.opened.capabilities.name == "postgres"
 
     def send(self, *messages: Message) -> None:
         self.broker.topics[TOPIC] += messages
@@ -43,7 +43,7 @@ class Shop:
 
     def reception(self, inbox: Inbox, *, group: str | None = None, **options: Any) -> InboxWorker:
         consumer = MemoryConsumer(self.broker, TOPIC, group=group or inbox.name)
-        return InboxWorker(inbox, self.desk.store, consumer, **options)
+        return InboxWorker(inbox, self.desk.opened, consumer, **options)
 
     async def receive(self, inbox: Inbox, **options: Any) -> Tally:
         """Handle all that is there."""

@@ -61,7 +61,7 @@ class Again(MemoryConsumer):
 
 
 def reception(shop: Shop, inbox: Any, **options: Any) -> InboxWorker:
-    return InboxWorker(inbox, shop.desk.store, Again(shop.broker, "orders", group=inbox.name), **options)
+    return InboxWorker(inbox, shop.desk.opened, Again(shop.broker, "orders", group=inbox.name), **options)
 
 
 async def test_a_message_delivered_again_is_counted_once_and_then_handled(shop: Shop) -> None:

@@ -142,7 +142,7 @@ async def test_a_batch_whose_handler_ends_the_transaction_is_not_silently_known(
 
 @pytest.mark.parametrize("statement", ["executescript", "DDL"])
 async def test_a_statement_that_commits_is_seen(anywhere: Shop, statement: str) -> None:
-    name = anywhere.desk.store.name
+    name = anywhere.desk.opened.capabilities.name
     if (statement, name) not in (("executescript", "sqlite"), ("DDL", "mysql")):
         pytest.skip("there it does not commit")
     inbox = an_inbox()

@@ -311,7 +311,7 @@ async def test_a_handler_that_swallows_a_database_error_does_not_lose_its_messag
 
     shop.send(paid(1))
     tally = await shop.receive(inbox)
-    if shop.desk.store.name == "postgres":
+    if shop.desk.opened.capabilities.name == "postgres":
         # There the transaction is lost with the error, and a COMMIT would say nothing.
         assert await dead_codes(shop) == ["MAX_ATTEMPTS"]
         assert "BROKEN_TRANSACTION" in (await shop.desk.store.dead(DeadQuery()))[0].error
@@ -683,7 +683,7 @@ async def test_a_business_key_tells_what_was_done_before(shop: Shop) -> None:
         done: Any = tx.handle.execute("CREATE UNIQUE INDEX effects_name ON effects (name)")
         if asyncio.iscoroutine(done):
             await done
-    name = "effects_name" if shop.desk.store.name == "postgres" else "effects.name"
+    name = "effects_name" if shop.desk.opened.capabilities.name == "postgres" else "effects.name"
     inbox = an_inbox(guard=BusinessKey(name))
 
     @inbox.on("*")
@@ -703,7 +703,9 @@ async def test_one_known_business_key_in_a_batch_does_not_drop_the_others(shop: 
         done: Any = tx.handle.execute("CREATE UNIQUE INDEX effects_name ON effects (name)")
         if asyncio.iscoroutine(done):
             await done
-    inbox = an_inbox(guard=BusinessKey("effects_name" if shop.desk.store.name == "postgres" else "effects.name"))
+    inbox = an_inbox(
+        guard=BusinessKey("effects_name" if shop.desk.opened.capabilities.name == "postgres" else "effects.name")
+    )
 
     @inbox.on("*", batch=10)
     def handle(messages: list[Message], tx: Any) -> None:
@@ -718,7 +720,7 @@ async def test_one_known_business_key_in_a_batch_does_not_drop_the_others(shop: 
 
 @pytest.mark.parametrize("error", ["NOT NULL", "another table"])
 async def test_an_error_that_only_mentions_the_business_key_does_not_lose_the_message(shop: Shop, error: str) -> None:
-    name = "effects_name" if shop.desk.store.name == "postgres" else "effects.name"
+    name = "effects_name" if shop.desk.opened.capabilities.name == "postgres" else "effects.name"
     inbox = an_inbox(guard=BusinessKey(name))
     async with shop.desk.store.transaction() as tx:
         for statement in (
@@ -806,7 +808,7 @@ async def test_an_error_that_is_nobodys_ends_the_reception_loudly(shop: Shop, mo
     monkeypatch.setattr(MemoryConsumer, "ack", broken)
     shop.send(paid(1))
     with pytest.raises(ZeroDivisionError):
-        await InboxWorker(inbox, shop.desk.store, MemoryConsumer(shop.broker, TOPIC, group="x")).run(until_idle=IDLE)
+        await InboxWorker(inbox, shop.desk.opened, MemoryConsumer(shop.broker, TOPIC, group="x")).run(until_idle=IDLE)
 
 
 async def test_a_batch_that_is_being_handled_is_in_hand_however_quiet_the_broker_is(shop: Shop) -> None:

@@ -40,7 +40,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     if request.param == "postgres":
         opened = PostgresStore(request.getfixturevalue("postgres_database"))
     async with opened:
-        await opened.migrate()
+        await opened.schema.migrate()
         yield opened
 
 

@@ -22,6 +22,7 @@ from postroom.ops import health
 from postroom.ops.health import Health, Readiness, ready
 from postroom.ops.health_port import HealthPort
 from postroom.stores.memory import MemoryStore
+from postroom.stores.memory.outbox import MemoryOutbox
 from postroom.stores.postgres import PostgresStore
 from postroom.stores.sqlite import SQLiteStore
 from postroom.testing.contracts._case import NOON, SECOND
@@ -43,7 +44,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     if request.param == "postgres":
         opened = PostgresStore(request.getfixturevalue("postgres_database"))
     async with opened:
-        await opened.migrate()
+        await opened.schema.migrate()
         yield opened
 
 
@@ -101,23 +102,23 @@ async def test_a_store_that_is_away_is_not_ready(tmp_path: Path) -> None:
         assert (await get(port.address, "/readyz"))[0] == 503
 
 
-class Counting(MemoryStore):
+class Counting(MemoryOutbox):
     """Counts how often it is asked, and may never answer."""
 
     asked = 0
     hangs = False
 
-    async def lanes(self) -> Sequence[Lane]:
+    async def all(self) -> Sequence[Lane]:
         self.asked += 1
         if self.hangs:
             await asyncio.Event().wait()
-        return await super().lanes()
+        return await super().all()
 
 
 async def test_a_store_that_hangs_is_not_ready() -> None:
     store = Counting()
     store.hangs = True
-    async with port_of(store, timeout=timedelta(milliseconds=50)) as port:
+    async with port_of(MemoryStore(store), timeout=timedelta(milliseconds=50)) as port:
         assert (await get(port.address, "/readyz"))[1]["why"] == "The store did not answer within 50ms."
         assert (await get(port.address, "/livez"))[0] == 200
 
@@ -125,7 +126,7 @@ async def test_a_store_that_hangs_is_not_ready() -> None:
 async def test_many_probes_are_one_question(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "FRESH_SECONDS", 3_600.0)
     store = Counting()
-    async with port_of(store) as port:
+    async with port_of(MemoryStore(store)) as port:
         await asyncio.gather(*(get(port.address, "/readyz") for _ in range(20)))
     assert store.asked == 1
 

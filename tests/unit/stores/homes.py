@@ -16,6 +16,7 @@ from tests.servers.mariadb import connect
 
 from postroom.config.values import TableNames
 from postroom.contracts.store import Store
+from postroom.stores import open_store
 from postroom.stores.mysql import MySQLStore
 from postroom.stores.postgres import PostgresStore
 from postroom.stores.sqlite import SQLiteStore
@@ -118,3 +119,9 @@ def with_key_quoted(sql: str) -> str:
 def columns(rows: Sequence[tuple[Any, ...]]) -> list[Any]:
     """The first of each row."""
     return [row[0] for row in rows]
+
+
+async def drop_tables(url: str, tables: TableNames) -> None:
+    """Drop the tables of these names."""
+    async with open_store(url, tables=tables) as store:
+        await store.schema.drop()

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from tests.unit.stores.inside import inside
 
 from postroom.contracts.store import Store
 from postroom.stores.mongo import MongoStore
@@ -31,12 +32,12 @@ async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
 async def a_claim_under_way(store: Any, relay: Relay) -> AsyncIterator[None]:
     """Everything is claimed; the commit comes when the block ends."""
     if isinstance(store, MongoStore):
-        async with store._server.transaction(asyncio.get_running_loop().time() + 60) as session:
-            assert await store._flow._claiming.claim(session, relay.owner, relay.lanes, 100, NOON)
+        async with store.outbox.connections.transaction(asyncio.get_running_loop().time() + 60) as session:
+            assert await store.outbox._claiming.claim(session, relay.owner, relay.lanes, 100, NOON)
             yield
         return
     async with store._connections.transaction() as slow:
-        assert await store._flow.claim(slow, relay.owner, relay.lanes, 100, NOON)
+        assert await inside(store.outbox.claim, slow, relay.owner, relay.lanes, limit=100, now=NOON)
         yield
 
 

@@ -15,7 +15,7 @@ from postroom.contracts.outbox import Buried, Retry
 from postroom.contracts.store import Store
 from postroom.contracts.transport import Delivery, Identity
 from postroom.errors import StoreError
-from postroom.stores import open_inbox_store, open_store
+from postroom.stores import open_store
 from postroom.stores.sql.grants import ROLES, grants
 from postroom.testing.contracts._case import NOON, SECOND, a_message, a_relay
 
@@ -76,12 +76,11 @@ def users(home: Home, owner: Store) -> Iterator[Users]:
 async def test_each_role_can_do_its_work_and_no_other(users: Users) -> None:
     message, delivery = a_message(key="a"), Delivery(a_message(key="a"), "shop", "orders")
     async with open_store(users.url("postroom_service")) as service:
-        await service.check()
-        await service.put([message, a_message(key="b")])
+        await service.schema.check()
+        await service.outbox.put([message, a_message(key="b")])
         with pytest.raises(StoreError, match="grant"):
-            await service.find(Query())
-    async with open_inbox_store(users.url("postroom_service")) as inbox:
-        await inbox.check()
+            await service.ops.find(Query())
+        inbox = service.inbox
         async with inbox.transaction() as tx:
             assert await tx.remember("billing", [Identity("shop", message.id)])
         assert await inbox.failed("billing", delivery.identity, "OOPS", "") == 1
@@ -101,6 +100,5 @@ async def test_each_role_can_do_its_work_and_no_other(users: Users) -> None:
         assert sorted((await store.ops.counts()).by_status.items()) == [("discarded", 1), ("pending", 1)]
         with pytest.raises(StoreError, match="grant"):
             await store.outbox.put([a_message()])
-    async with open_inbox_store(users.url("postroom_operator")) as inbox:
-        assert await inbox.requeue(DeadQuery(consumer="billing")) == 1
-        assert await inbox.counts()
+        assert await store.inbox.requeue(DeadQuery(consumer="billing")) == 1
+        assert await store.inbox.counts()

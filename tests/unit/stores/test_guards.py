@@ -16,6 +16,7 @@ from typing import TypeAlias
 import pytest
 from tests.unit.stores import test_mysql_races, test_postgres_races
 
+from postroom.config.tables import TableNames
 from postroom.contracts.ops import Query
 from postroom.contracts.outbox import Buried, Expired, Published, Retry, Verdict
 from postroom.contracts.store import Store
@@ -351,7 +352,7 @@ def test_every_clause_to_replace_is_there() -> None:
 
 
 def mutilate(store: AnyStore, name: str, sql: str) -> None:
-    text = render(sql, "named" if isinstance(store, SQLiteStore) else "pyformat", store._tables)[0]
+    text = render(sql, "named" if isinstance(store, SQLiteStore) else "pyformat", TableNames())[0]
     store._statements.texts[name] = backquoted(text) if isinstance(store, MySQLStore) else text
 
 

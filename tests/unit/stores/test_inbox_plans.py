@@ -15,7 +15,7 @@ from pymongo import MongoClient
 from tests.unit.stores.homes import MariaDBHome
 
 from postroom.config.values import TableNames
-from postroom.stores import open_inbox_store, open_store
+from postroom.stores import open_store
 from postroom.stores.mysql.parameters import text_of
 from postroom.stores.mysql.statements import INBOX_FILES as MYSQL_FILES
 from postroom.stores.mysql.statements import Statements as MySQLStatements
@@ -39,7 +39,7 @@ def times(number: int) -> list[datetime]:
 async def test_on_sqlite(tmp_path: Path) -> None:
     file = tmp_path / "shop.db"
     async with open_store(f"sqlite:///{file}") as store:
-        await store.migrate()
+        await store.schema.migrate()
     with closing(sqlite3.connect(file)) as connection:
         text = "EXPLAIN QUERY PLAN " + SQLiteStatements(TableNames(), SQLITE_FILES).texts["forget"]
         facts = {"consumer": "billing", "before": microseconds(BEFORE), "limit": 100}
@@ -50,7 +50,7 @@ async def test_on_sqlite(tmp_path: Path) -> None:
 
 async def test_on_postgres_it_reads_only_the_pages_of_that_time(postgres_database: str) -> None:
     async with open_store(postgres_database) as store:
-        await store.migrate()
+        await store.schema.migrate()
     with psycopg.connect(postgres_database, autocommit=True) as connection:
         connection.execute(
             "INSERT INTO inbox (consumer, source, message_id, outcome, attempts, at)"
@@ -79,7 +79,7 @@ def every_node(node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 async def test_on_mariadb(mariadb_home: MariaDBHome) -> None:
     async with mariadb_home.open() as store:
-        await store.migrate()
+        await store.schema.migrate()
     mariadb_home.sql(
         "INSERT INTO inbox (consumer, source, message_id, outcome, attempts, at)"
         " SELECT IF(seq <= 1000, 'billing', 'mailing'), 'shop', uuid(), 'handled', 1,"
@@ -96,7 +96,7 @@ async def test_on_mariadb(mariadb_home: MariaDBHome) -> None:
 
 async def test_on_mongodb(mongo_database: str) -> None:
     async with open_store(mongo_database) as store:
-        await store.migrate()
+        await store.schema.migrate()
     with MongoClient[dict[str, Any]](mongo_database) as client:
         database = client.get_default_database()
         rows = [("billing", number, at) for number, at in enumerate(times(OWN))]
@@ -106,7 +106,8 @@ async def test_on_mongodb(mongo_database: str) -> None:
             for name, number, at in rows
         )
         database.command({"profile": 2})
-        async with open_inbox_store(mongo_database) as inbox:
+        async with open_store(mongo_database) as opened:
+            inbox = opened.inbox
             assert await inbox.purge("billing", BEFORE) == OLD
         database.command({"profile": 0})
         looked = list(database["system.profile"].find({"ns": f"{database.name}.inbox"}))

@@ -16,12 +16,13 @@ from pymongo.client_session import ClientSession
 from pymongo.errors import AutoReconnect, DuplicateKeyError, OperationFailure
 from tests.conformance.inbox.desks import MongoDesk, mongo_desk
 from tests.servers.mongod import Mongod
+from tests.unit.stores.homes import drop_tables
 
 from postroom.config.tables import TableNames
 from postroom.contracts.transport import Delivery, Identity
 from postroom.errors import SchemaMismatch, StoreError, StoreUnavailable
-from postroom.stores import drop_tables, open_inbox_store, open_store
-from postroom.stores.mongo import inbox_rows
+from postroom.stores import open_store
+from postroom.stores.mongo import inbox as mongo_inbox
 from postroom.testing.contracts._case import a_message
 from postroom.testing.contracts.inbox import an_event
 
@@ -106,7 +107,7 @@ async def test_remembering_second_after_other_work_is_the_database_away(desk: Mo
 
 @pytest.mark.parametrize("how", ["transaction", "blocking"])
 async def test_nobody_waits_for_ever(desk: MongoDesk, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
-    monkeypatch.setattr(inbox_rows, "PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr(mongo_inbox, "PATIENCE_SECONDS", 0.3)
 
     def second() -> None:
         with desk.store.blocking() as tx:
@@ -183,7 +184,8 @@ async def test_a_commit_of_which_nobody_knows_is_repeated_and_nothing_else(
 
 
 async def test_a_standalone_server_is_refused_with_the_remedy(mongo_standalone_database: str) -> None:
-    async with open_inbox_store(mongo_standalone_database) as inbox:
+    async with open_store(mongo_standalone_database) as opened:
+        inbox = opened.inbox
         with pytest.raises(StoreError, match=r"standalone server.*--replSet rs0"):
             async with inbox.transaction():
                 pass
@@ -205,20 +207,18 @@ async def test_collections_of_an_earlier_postroom_are_refused_until_they_are_mig
     mongo_database: str, here: Any
 ) -> None:
     async with open_store(mongo_database) as store:
-        await store.migrate()
+        await store.schema.migrate()
         for name in ("inbox", "inbox_dead"):
             here[name].drop()
         here["outbox_schema"].delete_one({"_id": 2})
         here["outbox_counter"].update_one({}, {"$unset": {"inbox": ""}})
-        await store.put([a_message()])
-        for checking in (store, inbox := open_inbox_store(mongo_database)):
-            with pytest.raises(SchemaMismatch, match=r"at version 1, .* needs 2: run `postroom init --store .*`"):
-                await checking.check()
-        migrated = await store.migrate()
+        await store.outbox.put([a_message()])
+        with pytest.raises(SchemaMismatch, match=r"at version 1, .* needs 2: run `postroom init --store .*`"):
+            await store.schema.check()
+        migrated = await store.schema.migrate()
         assert (migrated.before, migrated.after, list(migrated.applied)) == (1, 2, ["0002_inbox"])
-        await inbox.check()
-        await inbox.close()
-        assert await store.migrate() == type(migrated)(before=2, after=2, applied=[])
+        await store.schema.check()
+        assert await store.schema.migrate() == type(migrated)(before=2, after=2, applied=[])
     assert here["outbox"].count_documents({}) == 1
     assert set(here["inbox"].index_information()) == {"_id_", "_id.consumer_1_at_1"}
 
@@ -229,11 +229,11 @@ async def test_an_inbox_of_somebody_else_is_refused_and_kept(mongo_database: str
     async with open_store(mongo_database) as store:
         for _ in range(2):
             with pytest.raises(SchemaMismatch, match=rf"table .{name}. in .* did not make.* --table-prefix postroom"):
-                await store.migrate()
+                await store.schema.migrate()
     assert here[name].count_documents({}) == 1
     async with open_store(mongo_database, tables=TableNames(prefix="postroom")) as store:
-        await store.migrate()
-        await store.check()
+        await store.schema.migrate()
+        await store.schema.check()
 
 
 async def test_what_is_dropped_is_of_this_prefix_alone(mongo_database: str, here: Any) -> None:
@@ -241,7 +241,7 @@ async def test_what_is_dropped_is_of_this_prefix_alone(mongo_database: str, here
     for prefix in ("outbox", "post"):
         before = set(here.list_collection_names())
         async with open_store(mongo_database, tables=TableNames(prefix=prefix)) as store:
-            await store.migrate()
+            await store.schema.migrate()
         made[prefix] = set(here.list_collection_names()) - before
         assert TableNames(prefix=prefix).name("inbox_dead") in made[prefix]
     for prefix, its_own in made.items():

@@ -11,18 +11,18 @@ from urllib.parse import urlsplit
 
 import asyncmy
 import pytest
+from postroom.stores.mysql.connection import Connection
 from tests.servers.databases import in_database
 from tests.servers.mariadb import connect
 from tests.servers.ports import free_port
-from tests.unit.stores.homes import MariaDBHome, columns
+from tests.unit.stores.homes import MariaDBHome, columns, drop_tables
 
 from postroom.config.values import TableNames
 from postroom.contracts.ops import Query
 from postroom.contracts.outbox import Retry
 from postroom.errors import ConfigError, MissingDependency, SchemaMismatch, StoreError, StoreUnavailable
-from postroom.stores import drop_tables, open_store, open_waker
+from postroom.stores import open_store, open_waker
 from postroom.stores.mysql import MySQLStore, connections
-from postroom.stores.mysql.connection import Connection
 from postroom.stores.mysql.connections import AT_ONCE
 from postroom.stores.mysql.url import MySQLUrl
 from postroom.stores.sql.mysql_server import NEEDED, version_of
@@ -277,9 +277,9 @@ async def test_what_a_user_may_not_do_is_told_with_the_remedy(store: MySQLStore,
     try:
         mariadb_home.sql(f"GRANT SELECT ON {name}.* TO {user}@'127.0.0.1'")
         async with MySQLStore(mariadb_home.url.replace("postroom@", f"{user}@")) as reader:
-            assert await reader.find(Query()) == []
+            assert await reader.ops.find(Query()) == []
             with pytest.raises(StoreError, match=r"denied.*; grant this user what it lacks") as caught:
-                await reader.put([a_message()])
+                await reader.outbox.put([a_message()])
             assert not isinstance(caught.value, StoreUnavailable | SchemaMismatch)
     finally:
         mariadb_home.sql(f"DROP USER {user}@'127.0.0.1'")

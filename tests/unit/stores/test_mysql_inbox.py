@@ -21,7 +21,7 @@ from tests.servers.mariadb import connect
 from postroom.contracts.inbox import Transaction
 from postroom.contracts.transport import Identity
 from postroom.errors import MissingDependency, SchemaMismatch, StoreError, StoreUnavailable
-from postroom.stores import open_inbox_store
+from postroom.stores import open_store
 from postroom.stores.mysql import blocking_connections, inbox_connections
 from postroom.testing.contracts.inbox import an_event
 
@@ -259,9 +259,10 @@ async def test_without_pymysql_a_sync_handler_is_refused_and_an_async_one_is_not
 
 
 async def test_missing_tables_are_said_with_the_command_to_type(mariadb_database: str) -> None:
-    async with open_inbox_store(mariadb_database.replace("mysql://", "mariadb://")) as inbox:
+    async with open_store(mariadb_database.replace("mysql://", "mariadb://")) as opened:
+        inbox = opened.inbox
         with pytest.raises(SchemaMismatch, match="postroom init --store"):
-            await inbox.check()
+            await inbox.schema.check()
         with pytest.raises(SchemaMismatch, match="postroom init --store"):
             async with inbox.transaction() as tx:
                 await tx.remember("billing", [an_event()])
@@ -269,7 +270,8 @@ async def test_missing_tables_are_said_with_the_command_to_type(mariadb_database
 
 async def test_a_server_that_is_away_is_said(mariadb_database: str) -> None:
     nobody = mariadb_database.rpartition("/")[0].rpartition(":")[0] + ":1/shop"
-    async with open_inbox_store(nobody) as inbox:
+    async with open_store(nobody) as opened:
+        inbox = opened.inbox
         with pytest.raises(StoreUnavailable, match="check that it runs"):
             async with inbox.transaction():
                 pass

@@ -42,14 +42,14 @@ async def test_an_init_that_died_half_way_is_finished_by_the_next(
         if step > 1 or done:
             await store.outbox.put([a_message(key="a")])
     async with mariadb_home.open() as later:
-        migrated = await later.migrate()
+        migrated = await later.schema.migrate()
         assert (migrated.before, migrated.after, list(migrated.applied)) == (
             step - 1,
             2,
             ["0001_outbox", "0002_inbox"][step - 1 :],
         )
-        await later.check()
-        assert len(await later.lanes()) == 8, "as many as were begun"
+        await later.schema.check()
+        assert len(await later.lanes.all()) == 8, "as many as were begun"
         await put(later, "b")
         relay = await a_relay(later)
         assert len(await relay.drain()) == (2 if step > 1 or done else 1)
@@ -66,7 +66,7 @@ async def test_another_number_of_lanes_does_not_finish_what_was_begun(
                 await store.schema.migrate()
     async with mariadb_home.open(lanes=16) as other:
         with pytest.raises(SchemaMismatch, match="have 8 lanes, not the 16 asked for"):
-            await other.migrate()
+            await other.schema.migrate()
 
 
 async def test_a_log_of_statements_is_refused(mariadb_home: MariaDBHome, monkeypatch: pytest.MonkeyPatch) -> None:

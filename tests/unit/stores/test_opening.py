@@ -14,7 +14,7 @@ from tests.servers.mariadb import connect
 from postroom.config.values import Settings
 from postroom.contracts.ops import Query
 from postroom.relay.opening import relay_from
-from postroom.stores import open_inbox_store, open_store, open_waker, sqlite_path
+from postroom.stores import open_store, open_waker, sqlite_path
 from postroom.stores.mysql.url import MySQLUrl
 from postroom.testing.contracts._case import a_message
 from postroom.urls import redact, without_driver
@@ -52,8 +52,8 @@ async def test_a_store_and_an_inbox_are_opened_by_a_url_with_a_driver(tmp_path: 
             await store.schema.migrate()
             await store.outbox.put([a_message()])
             assert len(await store.ops.find(Query())) == 1
-        async with open_inbox_store(url) as inbox:
-            await inbox.check()
+            await store.schema.check()
+            assert await store.inbox.counts() == {}
     assert sqlite_path(urls[0]) == tmp_path / "shop.db"
     waker = open_waker(urls[1])
     waker.wake()

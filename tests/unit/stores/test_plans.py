@@ -28,8 +28,8 @@ from postroom.contracts.outbox import Buried, Expired, Published, Retry, Settlem
 from postroom.contracts.store import Store
 from postroom.stores.postgres import PostgresStore
 from postroom.stores.postgres.connections import Connection
-from postroom.stores.postgres.lanes import Lanes
-from postroom.stores.postgres.outbox import OutboxFlow
+from postroom.stores.postgres.lanes import PostgresLanes
+from postroom.stores.postgres.outbox import PostgresOutbox
 from postroom.stores.postgres.statements import Statements
 from postroom.stores.sql.insert import put_statement
 from postroom.stores.sqlite import SQLiteStore
@@ -126,7 +126,7 @@ async def a_day_of_a_relay(url: str, mode: str) -> dict[str, list[Plan]]:
     """Take, claim, settle in every way, claim again what waited, release; every statement's plans. Undone by nobody."""
     spy = Spy(mode)
     async with PostgresStore(url) as store:
-        store._flow, store._lanes = OutboxFlow(spy), Lanes(spy)
+        store.outbox, store.lanes = PostgresOutbox(store._connections, spy), PostgresLanes(store._connections, spy)
         owner = f"relay-{mode}"
         taken = await store.lanes.take(owner, limit=64, lease=timedelta(hours=1), lost=lost)
         lanes = {lane.lane: lane.epoch for lane in taken}

@@ -23,7 +23,6 @@ from postroom.contracts.transport import Delivery
 from postroom.errors import StoreError, StoreUnavailable
 from postroom.stores.postgres import PostgresStore
 from postroom.stores.postgres.connections import AT_ONCE, Connection, Connections
-from postroom.stores.postgres.inbox import PostgresInbox
 from postroom.testing.contracts._case import NOON, SECOND, a_message, a_relay, put, seqs
 
 
@@ -76,7 +75,7 @@ async def test_a_connection_cut_in_a_transaction_is_a_transient_error_and_nothin
         return done
 
     with monkeypatch.context() as broken:
-        broken.setattr(store._flow._verdicts, "_run", cutting.__get__(store._statements))
+        broken.setattr(store.outbox._verdicts, "_run", cutting.__get__(store._statements))
         with pytest.raises(StoreUnavailable) as caught:
             await relay.settle(claims, Retry(SECOND, "TIMEOUT"))
     assert caught.value.transient
@@ -147,12 +146,20 @@ async def fails(url: str, ask: Callable[[PostgresStore], Awaitable[object]]) -> 
     return caught.value
 
 
+async def migrated(store: PostgresStore) -> None:
+    await store.schema.migrate()
+
+
+async def checked(store: PostgresStore) -> None:
+    await store.schema.check()
+
+
 async def opened(store: PostgresStore) -> None:
     async with store.outbox.transaction():
         pass
 
 
-ASKED = pytest.mark.parametrize("ask", [PostgresStore.migrate, PostgresStore.check, opened])
+ASKED = pytest.mark.parametrize("ask", [migrated, checked, opened])
 
 
 @ASKED
@@ -194,7 +201,7 @@ async def test_a_user_without_rights_is_told_to_get_them(
     url = in_database(postgres_locked_url, urlsplit(postgres_home.url).path[1:])
     async with PostgresStore(url) as locked:
         with pytest.raises(StoreError, match="permission denied for table outbox; grant") as caught:
-            await locked.put([a_message()])
+            await locked.outbox.put([a_message()])
     assert not caught.value.transient
 
 
@@ -334,7 +341,7 @@ async def test_a_claim_is_durable_even_where_the_role_is_not(postgres_home: Post
         await put(store, "a")
         relay = await a_relay(store)
         seen: list[str] = []
-        claiming = store._flow._claiming
+        claiming = store.outbox._claiming
         real = claiming._claim_lines
 
         async def looking(connection: Connection, *args: Any) -> list[Claim]:
@@ -378,7 +385,8 @@ async def test_a_roles_encoding_is_not_the_inboxs(postgres_home: PostgresHome, e
         await store.schema.migrate()
     name = urlsplit(postgres_home.url).path[1:]
     postgres_home.sql(f'ALTER DATABASE "{name}" SET client_encoding = {encoding}')
-    async with PostgresInbox(postgres_home.url) as inbox:
+    async with PostgresStore(postgres_home.url) as store:
+        inbox = store.inbox
         await inbox.bury("billing", Delivery(a_message(key="☃ ключ"), "shop", "orders"), "OOPS", "☃")
         (dead,) = await inbox.dead(DeadQuery(key="☃ ключ"))
         assert dead.error == "☃"

@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator, Awaitable
 
 import psycopg
 import pytest
+from tests.unit.stores.inside import inside
 
+from postroom.config.tables import TableNames
 from postroom.contracts.ops import Query
 from postroom.contracts.outbox import Published, Retry, Settlement
 from postroom.errors import StoreUnavailable
@@ -53,7 +55,7 @@ async def test_a_take_passes_by_a_lane_that_is_being_claimed_from(store: Postgre
     relay = await a_relay(store, "relay-a")
     later = NOON + 2 * LEASE
     async with store._connections.transaction() as slow:
-        claims = await store._flow.claim(slow, "relay-a", relay.lanes, 10, NOON)
+        claims = await inside(store.outbox.claim, slow, "relay-a", relay.lanes, limit=10, now=NOON)
         assert seqs(claims) == [seq]
         # SKIP LOCKED: the lane that is being claimed from is passed by; the others are there for the taking.
         taken = await store.lanes.take("relay-b", limit=1000, lease=LEASE, lost=lost, now=later)
@@ -68,7 +70,7 @@ async def test_two_claims_of_one_relay_wait_for_each_other(store: PostgresStore,
     written = await put(store, "a", "b")
     relay = await a_relay(store)
     async with store._connections.transaction() as slow:
-        first = await store._flow.claim(slow, relay.owner, relay.lanes, 10, NOON)
+        first = await inside(store.outbox.claim, slow, relay.owner, relay.lanes, limit=10, now=NOON)
         second = Waiting(postgres_database, relay.claim())
         await second.until_it_waits()
     assert seqs(first) == written
@@ -82,10 +84,12 @@ async def test_a_claim_after_a_claim_and_its_settle_reads_what_is_true_now(
     await put(store, "a")
     relay = await a_relay(store)
     async with store._connections.transaction() as slow:
-        first = await store._flow.claim(slow, relay.owner, relay.lanes, 10, NOON)
+        first = await inside(store.outbox.claim, slow, relay.owner, relay.lanes, limit=10, now=NOON)
         second = Waiting(postgres_database, relay.claim())
         await second.until_it_waits()
-        await store._flow.settle(slow, [Settlement(claim, {seqs([claim])[0]: Published()}) for claim in first], NOON)
+        await inside(
+            store.outbox.settle, slow, [Settlement(claim, {seqs([claim])[0]: Published()}) for claim in first], now=NOON
+        )
     assert await second.result() == []
 
 
@@ -96,7 +100,7 @@ async def test_a_settle_that_waited_for_a_take_changes_nothing(store: PostgresSt
     claims = await zombie.claim()
     later = NOON + 2 * LEASE
     async with store._connections.transaction() as slow:
-        await store._lanes.take(slow, "relay-b", 1000, LEASE, lost, (), later)
+        await inside(store.lanes.take, slow, "relay-b", limit=1000, lease=LEASE, lost=lost, now=later)
         settle = Waiting(postgres_database, zombie.settle(claims, now=later))
         await settle.until_it_waits()
     assert await settle.result() == "lost"
@@ -111,7 +115,7 @@ async def test_a_take_that_waited_for_a_settle_counts_nothing(store: PostgresSto
     claims = await relay.claim()
     later = NOON + 2 * LEASE
     async with store._connections.transaction() as slow:
-        await store._flow.settle(slow, [Settlement(claim, {seq: Published()}) for claim in claims], NOON)
+        await inside(store.outbox.settle, slow, [Settlement(claim, {seq: Published()}) for claim in claims], now=NOON)
         take = Waiting(postgres_database, store.lanes.take("relay-b", limit=1000, lease=LEASE, lost=lost, now=later))
         await take.until_it_waits()
     await take.result()
@@ -125,7 +129,7 @@ async def test_a_settle_does_not_wait_for_the_heartbeat(store: PostgresStore) ->
     relay = await a_relay(store)
     claims = await relay.claim()
     async with store._connections.transaction() as slow:
-        await store._lanes.renew(slow, relay.owner, relay.lanes, LEASE, NOON)
+        await inside(store.lanes.renew, slow, relay.owner, relay.lanes, lease=LEASE, now=NOON)
         assert await asyncio.wait_for(relay.settle(claims), 10) == "settled"
 
 
@@ -155,7 +159,7 @@ async def requeue_during_a_claim(store: PostgresStore, url: str) -> None:
     await relay.settle(await relay.claim(), Retry(SECOND, "TIMEOUT"))
     later = NOON + 2 * SECOND
     async with store._connections.transaction() as slow:
-        claims = await store._flow.claim(slow, relay.owner, relay.lanes, 10, later)
+        claims = await inside(store.outbox.claim, slow, relay.owner, relay.lanes, limit=10, now=later)
         assert seqs(claims) == [seq]
         requeue = Waiting(url, store.ops.requeue(Query(key="a")))
         await requeue.until_it_waits()
@@ -175,7 +179,7 @@ async def test_without_looking_again_the_requeue_would_touch_it(store: PostgresS
     sql = statements("postroom.stores.postgres", "sql/ops.sql")["still"]
     lines = [line for line in sql.splitlines() if "-- guard: nothing in flight" not in line]
     assert len(lines) < len(sql.splitlines())
-    store._statements.texts["still"] = render("\n".join(lines), "pyformat", store._tables)[0]
+    store._statements.texts["still"] = render("\n".join(lines), "pyformat", TableNames())[0]
     with pytest.raises(AssertionError):
         await requeue_during_a_claim(store, postgres_database)
 
@@ -206,7 +210,7 @@ async def test_a_late_commit_goes_before_what_was_written_after_it(store: Postgr
     relay = await a_relay(store)
     async with store.outbox.transaction() as slow:
         early = a_message(key="a", data="early")
-        await slow.write([early], store._tables)
+        await slow.write([early], TableNames())
         await store.outbox.put([a_message(key="b")])
         await relay.settle(await relay.claim())
     await store.outbox.put([a_message(key="a", data="last")])
@@ -228,11 +232,18 @@ async def test_a_relay_that_freezes_inside_a_transaction_does_not_keep_its_lanes
     async def freeze() -> None:
         async with store._connections.transaction() as connection:
             if step == "claim":
-                assert seqs(await store._flow.claim(connection, "relay-a", frozen.lanes, 10, NOON)) == [seq]
+                assert seqs(
+                    await inside(store.outbox.claim, connection, "relay-a", frozen.lanes, limit=10, now=NOON)
+                ) == [seq]
             elif step == "settle":
-                await store._flow.settle(connection, [Settlement(claim, {seq: Published()}) for claim in claims], NOON)
+                await inside(
+                    store.outbox.settle,
+                    connection,
+                    [Settlement(claim, {seq: Published()}) for claim in claims],
+                    now=NOON,
+                )
             else:
-                await store._lanes.take(connection, "relay-c", 1000, LEASE, lost, (), later)
+                await inside(store.lanes.take, connection, "relay-c", limit=1000, lease=LEASE, lost=lost, now=later)
             taken: list[int] = []
             async with asyncio.timeout(60):
                 while len(taken) < len(frozen.lanes):

@@ -16,17 +16,18 @@ import psycopg
 import pytest
 from tests.servers.databases import fresh_mariadb_database, in_database
 from tests.unit.stores.catalogues import catalogue, renamed, rewritten, with_prefix
-from tests.unit.stores.homes import Home, MariaDBHome, PostgresHome, SQLiteHome, columns
+from tests.unit.stores.homes import Home, MariaDBHome, PostgresHome, SQLiteHome, columns, drop_tables
 
 from postroom.config.tables import NAME_MAX, TableNames
 from postroom.contracts.ops import Query
 from postroom.errors import ConfigError, SchemaMismatch, StoreError
-from postroom.stores import drop_tables, open_store
+from postroom.stores import open_store
 from postroom.stores.postgres import PostgresStore, connections
 from postroom.stores.sql import migrations
 from postroom.stores.sql.files import backquoted, read, rename
 from postroom.stores.sql.migrations import Step
-from postroom.stores.sqlite import SQLiteStore, schema, writer
+from postroom.stores.sqlite import SQLiteStore, doctor
+from postroom.stores.sqlite import connections as sqlite_connections
 from postroom.testing.contracts._case import a_message, a_relay, put
 
 LONG = "a" * (NAME_MAX - 1)
@@ -346,8 +347,8 @@ async def test_the_number_of_lanes_is_honoured(home: Home) -> None:
         assert [lane.lane for lane in await store.lanes.all()] == list(range(8))
         assert {record.lane for record in await store.ops.find(Query())} == set(range(8))
     async with home.open() as later:
-        await later.migrate()
-        await later.check()
+        await later.schema.migrate()
+        await later.schema.check()
         await put(later, "k1")
         relay = await a_relay(later)
         assert len(await relay.drain()) == 201
@@ -358,10 +359,10 @@ async def test_another_number_of_lanes_is_refused(home: Home) -> None:
         await store.schema.migrate()
     async with home.open(lanes=16) as other:
         with pytest.raises(SchemaMismatch, match="have 8 lanes, not the 16 asked for") as caught:
-            await other.migrate()
+            await other.schema.migrate()
         assert caught.value.facts == {"found": 8, "wanted": 16}
     async with home.open(lanes=8) as same:
-        await same.migrate()
+        await same.schema.migrate()
     assert home.sql("SELECT count(*) FROM outbox_lane") == [(8,)]
 
 
@@ -369,7 +370,7 @@ async def test_another_number_of_lanes_is_refused(home: Home) -> None:
 
 
 async def test_an_old_sqlite_is_refused(sqlite_home: SQLiteHome, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "VERSION_MIN", (99, 1, 0))
+    monkeypatch.setattr(sqlite_connections, "VERSION_MIN", (99, 1, 0))
     async with sqlite_home.open() as store:
         with pytest.raises(StoreError, match=r"links SQLite 3\..*; Postroom needs 99\.1\.0 or later"):
             await store.schema.migrate()
@@ -444,19 +445,19 @@ async def test_sqlite_has_no_schemas(sqlite_home: SQLiteHome) -> None:
     ],
 )
 def test_the_wal_reset_defect_is_known_by_its_versions(version: tuple[int, int, int], defect: bool) -> None:
-    assert schema.has_wal_reset_defect(version) is defect
+    assert doctor.has_wal_reset_defect(version) is defect
 
 
 @pytest.mark.parametrize("defect", [True, False])
 async def test_the_wal_reset_defect_is_told_once_and_only_where_it_is(
     sqlite_home: SQLiteHome, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, defect: bool
 ) -> None:
-    monkeypatch.setattr(schema, "has_wal_reset_defect", lambda: defect)
-    schema.warn_of_wal_reset_defect.cache_clear()
-    with caplog.at_level(logging.WARNING, logger=schema.PACKAGE):
+    monkeypatch.setattr(doctor, "has_wal_reset_defect", lambda: defect)
+    doctor.warn_of_wal_reset_defect.cache_clear()
+    with caplog.at_level(logging.WARNING, logger=doctor.log.name):
         for _ in range(3):
             await sqlite_home.open().close()
-    schema.warn_of_wal_reset_defect.cache_clear()
+    doctor.warn_of_wal_reset_defect.cache_clear()
     told = [record.getMessage() for record in caplog.records if "WAL-reset" in record.getMessage()]
     assert len(told) == (1 if defect else 0)
     assert all("upgrade the system's libsqlite3" in each and "relay inside it" in each for each in told)

@@ -28,7 +28,7 @@ from postroom.contracts.ops import Query
 from postroom.contracts.outbox import Buried, Expired, Published, Retry, Settlement, Verdict
 from postroom.contracts.store import Store
 from postroom.contracts.transport import Delivery
-from postroom.stores import open_inbox_store
+from postroom.stores import open_store
 from postroom.stores.mysql.statements import FILES as MYSQL_FILES
 from postroom.stores.mysql.statements import INBOX_FILES as MYSQL_INBOX_FILES
 from postroom.stores.mysql.statements import Statements as MySQLStatements
@@ -161,7 +161,8 @@ async def an_inboxs_life(home: Home) -> None:
     async with home.open() as store:
         await store.schema.migrate()
     delivery = Delivery(a_message(), "shop", "orders")
-    async with open_inbox_store(home.url) as inbox:
+    async with open_store(home.url) as opened:
+        inbox = opened.inbox
         assert await inbox.failed("billing", delivery.identity, "OOPS", "no luck") == 1
         await inbox.bury("billing", delivery, "OOPS", "no luck")
         assert [known.outcome for known in await inbox.known(KnownQuery())] == ["dead"]

@@ -15,7 +15,6 @@ from postroom.contracts.ops import Query
 from postroom.errors import StoreUnavailable
 from postroom.relay import Relay
 from postroom.relay.routes import Route
-from postroom.stores import open_inbox_store
 from postroom.stores.sqlite import SQLiteStore
 from postroom.testing.contracts._case import a_message
 from postroom.testing.contracts.inbox import an_event
@@ -66,7 +65,7 @@ async def test_a_relay_carries_what_is_in_the_new_file(tmp_path: Path) -> None:
         await until_async(lambda: len(broker.topics["orders"]) == 2)
         # And it is told of commits to the new file.
         async with SQLiteStore(path) as other:
-            await other.put([a_message(key="a", data=3)])
+            await other.outbox.put([a_message(key="a", data=3)])
         await until_async(lambda: len(broker.topics["orders"]) == 3)
         relay.stop()
         await running
@@ -96,7 +95,8 @@ async def test_a_restore_in_several_steps_is_waited_for(tmp_path: Path) -> None:
 async def test_an_inbox_remembers_in_the_new_file(tmp_path: Path) -> None:
     path, backup = await a_file(tmp_path / "shop.db"), await a_file(tmp_path / "backup.db")
     ids = [an_event() for _ in range(2)]
-    async with open_inbox_store(f"sqlite:///{path}") as inbox:
+    async with SQLiteStore(path) as store:
+        inbox = store.inbox
         async with inbox.transaction() as tx:
             await tx.remember("billing", [ids[0]])
         restore(backup, path)

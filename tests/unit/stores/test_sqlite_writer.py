@@ -15,7 +15,7 @@ import pytest
 from postroom.config.values import TableNames
 from postroom.contracts.ops import Query
 from postroom.errors import PostroomError, StoreError, StoreUnavailable
-from postroom.stores.sqlite import SQLiteStore, writer
+from postroom.stores.sqlite import SQLiteStore, connections
 from postroom.testing.contracts._case import a_message, a_relay, put
 
 
@@ -155,7 +155,7 @@ async def test_a_write_waits_for_another_process(store: SQLiteStore, path: Path)
     with another_process_writing(path) as process:
         waiting = asyncio.create_task(put(store, "ours"))
         async with SQLiteStore(path) as reader:
-            assert await reader.find(Query()) == []
+            assert await reader.ops.find(Query()) == []
         assert not waiting.done()
         await asyncio.to_thread(let_go, process)
         await waiting
@@ -172,7 +172,7 @@ async def test_a_reader_waits_for_nobody(store: SQLiteStore, path: Path) -> None
 async def test_a_lock_that_outlasts_the_patience_is_one_sentence_and_transient(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "BUSY_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(connections, "BUSY_TIMEOUT_SECONDS", 0.05)
     async with SQLiteStore(path) as store:
         await store.schema.migrate()
         with another_process_writing(path) as process:

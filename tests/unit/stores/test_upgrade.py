@@ -45,12 +45,12 @@ async def test_a_relay_goes_on_while_the_tables_are_migrated_and_after_it(
         monkeypatch.undo()
         async with asyncio.TaskGroup() as both:
             both.create_task(put_and_wait(another, came, "meanwhile"))
-            migrated = both.create_task(another.migrate())
+            migrated = both.create_task(another.schema.migrate())
         assert list(migrated.result().applied) == ["0002_inbox"]
         await put_and_wait(another, came, "after")
         relay.stop()
         await running
-        assert {record.status for record in await another.find(Query())} == {"published"}
+        assert {record.status for record in await another.ops.find(Query())} == {"published"}
     assert came == ["before", "meanwhile", "after"]
 
 

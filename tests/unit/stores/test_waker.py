@@ -127,7 +127,7 @@ async def test_after_a_fork_the_child_wakes_as_well_as_the_parent(store: Postgre
 async def test_a_watch_on_a_database_that_is_away_says_so() -> None:
     async with open_store(f"postgresql://postgres@127.0.0.1:{free_port()}/nowhere") as away:
         with pytest.raises(StoreUnavailable, match="cannot be watched"):
-            await away.watch(lambda: None)
+            await away.outbox.watch(lambda: None)
 
 
 def test_where_the_store_notices_by_itself_a_waker_has_nothing_to_do() -> None:

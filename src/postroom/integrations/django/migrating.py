@@ -14,16 +14,14 @@ from django.core.management.base import CommandError
 from django.db import router
 from django.db.migrations.operations.base import Operation
 
-from postroom.clock import utcnow
 from postroom.config.tables import TableNames
 from postroom.errors import ConfigError, MissingDependency, PostroomError
 from postroom.integrations.django.addresses import store_url, unsupported
-from postroom.integrations.django.awaiting import Awaitable, Lent, at_once
+from postroom.integrations.django.awaiting import Lent, at_once
 from postroom.integrations.django.conf import conf
 from postroom.integrations.django.dropping import drop
 from postroom.stores.sql.files import backquoted, rename
 from postroom.stores.sql.migrations import steps
-from postroom.stores.sql.times import microseconds
 from postroom.urls import redact
 
 PACKAGES = {
@@ -87,9 +85,9 @@ def _write_down(schema_editor: Any, tables: TableNames) -> None:
 
 
 def _sqlite(connection: Any, tables: TableNames, shown: str) -> None:
-    from postroom.stores.sqlite.schema import Schema
+    from postroom.stores.sqlite.schema import migrate
 
-    Schema(tables, None).migrate(connection.connection, microseconds(utcnow()), shown)
+    migrate(connection.connection, tables, None, shown)
 
 
 def _postgres(connection: Any, tables: TableNames, shown: str) -> None:
@@ -105,18 +103,13 @@ def _postgres(connection: Any, tables: TableNames, shown: str) -> None:
 
 def _mysql(connection: Any, tables: TableNames, shown: str) -> None:
     try:
-        from postroom.stores.mysql.schema import Schema
+        from postroom.stores.mysql.schema import MySQLSchema
     except ImportError as exc:
         raise MissingDependency(
             "MariaDB and MySQL need the driver asyncmy, which is not installed: run `pip install 'postroom[mysql]'`.",
             extra="mysql",
         ) from exc
-    from postroom.stores.sql.mysql_server import version_of
-
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT version()")
-        ((said,),) = cursor.fetchall()
-    at_once(Schema(tables, None).migrate(Awaitable.of(connection), version_of(said, shown), shown))
+    at_once(MySQLSchema(Lent(connection), tables, None, shown).migrate())
 
 
 MAKERS: dict[str, Callable[[Any, TableNames, str], None]] = {

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TypeAlias, TypeVar
 
 import asyncmy
 from asyncmy import converters, errors
@@ -19,12 +22,13 @@ from asyncmy.constants import FIELD_TYPE
 from postroom.config.tables import TableNames
 from postroom.errors import StoreError
 from postroom.stores.connection_names import OURS
-from postroom.stores.mysql.connection import Connection, begun, keep_alive, link, roll_back
 from postroom.stores.mysql.errors import BUSY, code_of, is_lost, is_not_now, translated
-from postroom.stores.mysql.parameters import Piece, moment_of
 from postroom.stores.mysql.url import MySQLUrl
-from postroom.stores.sql.mysql_server import Version, version_of
+from postroom.stores.sql.mysql_server import version_of
+from postroom.stores.sql.times import EARLIEST
 
+Connection: TypeAlias = asyncmy.Connection
+Link = TypeVar("Link", bound=asyncmy.Connection)
 Result = TypeVar("Result")
 
 AT_ONCE = 8
@@ -33,6 +37,8 @@ TRIES = 6
 """How often a transaction is run that loses to others each time."""
 PAUSE_SECONDS = 0.02
 CONNECT_TIMEOUT_SECONDS = 10
+KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
+"""A server that vanished without a word (its machine, or the network) is noticed within half a minute, not in hours."""
 SESSION = {
     "time_zone": "'+00:00'",
     "sql_mode": "'TRADITIONAL'",
@@ -42,6 +48,27 @@ SESSION = {
 FREEZE = {"mariadb": {"idle_transaction_timeout": "5"}, "mysql": {"wait_timeout": "10"}}
 """A relay that freezes in a transaction loses its locks when the server ends it. MySQL knows no more than a limit for every
 idle connection: those are opened anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of SQL of our own, which stands in for a parameter."""
+
+    sql: str
+
+
+def moment_of(text: str | bytes) -> datetime:
+    """A DATETIME of ours, which is in UTC. What no datetime can hold, such as a month 0, becomes the earliest there is.
+
+    >>> moment_of("2026-11-15 00:00:00.250000").isoformat()
+    '2026-11-15T00:00:00.250000+00:00'
+    """
+    try:
+        return datetime.fromisoformat(text if isinstance(text, str) else text.decode()).replace(tzinfo=UTC)
+    except ValueError:
+        return EARLIEST
+
+
 CONVERTERS = {
     **converters.conversions,
     FIELD_TYPE.DATETIME: moment_of,
@@ -54,8 +81,9 @@ class Connections:
 
     def __init__(self, url: str, tables: TableNames, name: str = OURS) -> None:
         self._name = name
-        self._address = MySQLUrl.of(url)
-        self._tables = tables
+        self.address = MySQLUrl.of(url)
+        self.shown = self.address.shown
+        self.tables = tables
         self._idle: list[Connection] = []
         self._closed = False
         self._turn = asyncio.Semaphore(AT_ONCE)
@@ -68,7 +96,7 @@ class Connections:
                     return await work(connection)
             except (errors.MySQLError, OSError) as exc:
                 if code_of(exc) not in BUSY or not tries_left:
-                    raise self._translated(exc) from exc
+                    raise self.translated(exc) from exc
                 await asyncio.sleep(PAUSE_SECONDS * (TRIES - tries_left) * random.random())  # noqa: S311 - no secret
         raise AssertionError  # the last try returns or raises
 
@@ -86,7 +114,7 @@ class Connections:
             async with self._connection(begin=False, fresh=True) as connection:
                 return await work(connection)
         except (errors.MySQLError, OSError) as exc:
-            raise self._translated(exc) from exc
+            raise self.translated(exc) from exc
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
@@ -96,7 +124,7 @@ class Connections:
             async with self._transaction(patient=True) as connection:
                 yield connection
         except errors.MySQLError as exc:
-            raise self._translated(exc) from exc
+            raise self.translated(exc) from exc
 
     @asynccontextmanager
     async def _transaction(self, *, patient: bool = False) -> AsyncIterator[Connection]:
@@ -133,7 +161,7 @@ class Connections:
 
     async def _take(self, *, begin: bool, fresh: bool, patient: bool) -> Connection:
         if self._closed:
-            raise StoreError(f"The store at {self._address.shown} is closed: open it anew.")
+            raise StoreError(f"The store at {self.shown} is closed: open it anew.")
         while self._idle and not fresh:
             connection = self._idle.pop()
             try:
@@ -148,11 +176,11 @@ class Connections:
         try:
             connection = await self._connected()
         except RuntimeError as exc:  # a way to log in that the driver knows only with another package
-            raise StoreError(f"The driver cannot log in to {self._address.shown}: {exc}.") from exc
+            raise StoreError(f"The driver cannot log in to {self.shown}: {exc}.") from exc
         try:
-            keep_alive(connection)
-            version = self.version_of(connection)
-            settings = SESSION if patient else SESSION | FREEZE[version.family]
+            keep_alive(link(connection).get_extra_info("socket"))
+            server = version_of(connection.get_server_info(), self.shown)
+            settings = SESSION if patient else SESSION | FREEZE[server.family]
             cursor = connection.cursor()
             await cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
             await cursor.execute("SET " + ", ".join(f"SESSION {name} = {value}" for name, value in settings.items()))
@@ -163,7 +191,7 @@ class Connections:
 
     async def _connected(self) -> Connection:
         connection: Connection = await asyncmy.connect(
-            **self._address.parameters,
+            **self.address.parameters,
             charset="utf8mb4",
             autocommit=True,
             binary_prefix=True,
@@ -172,10 +200,6 @@ class Connections:
             program_name=self._name,
         )
         return connection
-
-    def version_of(self, connection: Connection) -> Version:
-        """What the server is; StoreError when it is too old for us."""
-        return version_of(connection.get_server_info(), self._address.shown)
 
     async def _give_back(self, connection: Connection) -> None:
         if self._closed:
@@ -194,5 +218,43 @@ class Connections:
         for connection in idle:
             await connection.ensure_closed()
 
-    def _translated(self, exc: BaseException) -> StoreError:
-        return translated(exc, self._address.shown, self._tables)
+    def translated(self, exc: BaseException) -> StoreError:
+        """What the server said, in our words."""
+        return translated(exc, self.shown, self.tables)
+
+
+async def begun(connection: Link, begin: bool) -> Link:
+    """The connection, in a transaction if it is to be; closed when that fails."""
+    try:
+        if begin:
+            await connection.begin()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+async def roll_back(connection: Connection) -> None:
+    """Also after an error that rolled back a statement alone: half a transaction must never be committed.
+
+    Of a connection that is gone the server does so itself, and what broke it is what the caller should hear of."""
+    try:
+        await connection.rollback()
+    except errors.MySQLError:
+        connection.close()
+    except BaseException:
+        connection.close()
+        raise
+
+
+def link(connection: Any) -> Any:
+    """What carries the connection, None once it was closed; the driver shows it in no other way."""
+    return connection._transport if connection.connected else None  # noqa: SLF001 - see above
+
+
+def keep_alive(end: socket.socket) -> None:
+    """Have the system notice when the other end is gone."""
+    if end.family != socket.AF_UNIX:
+        for name, value in KEEPALIVE.items():
+            if option := getattr(socket, name, None):  # not every system has them all
+                end.setsockopt(socket.IPPROTO_TCP, option, value)

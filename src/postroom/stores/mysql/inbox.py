@@ -2,129 +2,280 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
-from typing import Any, Self
+from secrets import randbits
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
-from postroom.config.tables import TableNames
+from asyncmy import errors
+
 from postroom.contracts.inbox import DeadDelivery, DeadQuery, DeliveryState, Known, KnownQuery
 from postroom.contracts.transport import Delivery, Identity
 from postroom.stores.inbox_rows import (
+    by_source,
     dead_of,
     dead_row,
     error_row,
     event_row,
     in_turn,
+    kept_source,
     known_of,
     known_parameters,
     query_parameters,
 )
-from postroom.stores.mysql.blocking_connections import BlockingConnections
-from postroom.stores.mysql.connection import Connection
-from postroom.stores.mysql.connections import Connections
-from postroom.stores.mysql.inbox_connections import HandlingConnections
-from postroom.stores.mysql.inbox_rows import BlockingMySQLTransaction, MySQLInboxTransaction
-from postroom.stores.mysql.ops import EVERYTHING
-from postroom.stores.mysql.parameters import many, text_of
-from postroom.stores.mysql.schema import Schema
-from postroom.stores.mysql.statements import INBOX_FILES, Statements
-from postroom.stores.mysql.url import MySQLUrl
-from postroom.urls import redact
+from postroom.stores.mysql.connections import PAUSE_SECONDS, TRIES, Connection, Connections
+from postroom.stores.mysql.errors import BUSY, WAITED, code_of
+from postroom.stores.mysql.inbox_connections import (
+    BlockingConnections,
+    HandlerConnection,
+    HandlerConnections,
+    is_gone,
+    is_open,
+)
+from postroom.stores.mysql.statements import (
+    EVERYTHING,
+    Part,
+    Statements,
+    in_transaction,
+    listed,
+    many,
+    single_statement,
+    text_of,
+)
+
+if TYPE_CHECKING:
+    import pymysql
+
+TOKEN_BITS = 63
+AGAIN = BUSY - {WAITED}
 
 
-class MySQLInbox:
+class MySQLInboxTransaction:
     """See `postroom.contracts.inbox` for what each method promises."""
 
-    name = "mysql"
+    def __init__(self, connection: HandlerConnection, connections: Connections, statements: Statements) -> None:
+        self._connection, self._connections, self._statements = connection, connections, statements
+        self._is_fresh = True
 
-    def __init__(self, url: str, *, tables: TableNames | None = None) -> None:
-        self._url, self._tables = url, tables or TableNames()
-        self._statements = Statements(self._tables, INBOX_FILES)
-        self._run, self._rows = self._statements.run, self._statements.rows
-        self._connections = Connections(url, self._tables)
-        self._handling = HandlingConnections(MySQLUrl.of(url), self._tables)
-        self._blocking = BlockingConnections(MySQLUrl.of(url), self._tables)
+    @property
+    def handle(self) -> HandlerConnection:
+        self._is_fresh = False
+        return self._connection
 
-    async def check(self) -> None:
-        schema = Schema(self._tables, None)
-        await self._connections.run(lambda tx: schema.check(tx, redact(self._url)))
+    async def remember(self, consumer: str, events: Collection[Identity]) -> set[Identity]:
+        for tries_left in reversed(range(TRIES)):
+            try:
+                new = await self._remember(consumer, events)
+            except errors.MySQLError as exc:
+                if code_of(exc) not in AGAIN or not tries_left or not self._is_fresh:
+                    raise self._connections.translated(exc) from exc
+                await self._begin_anew()
+                await asyncio.sleep(_pause(tries_left))
+            else:
+                self._is_fresh = False
+                return new
+        raise AssertionError  # the last try returns or raises
+
+    async def _remember(self, consumer: str, events: Collection[Identity]) -> set[Identity]:
+        token, new = randbits(TOKEN_BITS), set[Identity]()
+        for source, ids in by_source(events):
+            facts, names = {"consumer": consumer, "source": kept_source(source), "token": token}, in_turn(ids)
+            await self._statements.run(self._connection, "remember", **facts, ids=listed(names))
+            rows = await self._statements.rows(self._connection, "remembered", **facts, ids=many(names))
+            new.update(Identity(source, UUID(id_)) for (id_,) in rows)
+        return new
+
+    async def _begin_anew(self) -> None:
+        """Nothing was done in it yet, so nobody misses the transaction that lost."""
+        try:
+            await self._connection.rollback()
+            await self._connection.begin()
+        except errors.MySQLError as exc:
+            raise self._connections.translated(exc) from exc
+
+    async def unbury(self, consumer: str, events: Collection[Identity]) -> None:
+        self._is_fresh = False
+        try:
+            for source, ids in by_source(events):
+                facts = {"consumer": consumer, "source": kept_source(source), "ids": many(in_turn(ids))}
+                await self._statements.run(self._connection, "unbury", **facts)
+        except errors.MySQLError as exc:
+            raise self._connections.translated(exc) from exc
+
+    def is_whole(self) -> bool:
+        return not is_gone(self._connection) and is_open(self._connection)
+
+    def is_ended(self) -> bool:
+        if is_gone(self._connection):
+            return self._connection.was_closed
+        return not is_open(self._connection)
+
+    def is_away(self) -> bool:
+        return is_gone(self._connection) and not self._connection.was_closed
+
+
+class BlockingMySQLTransaction:
+    """The same for sync handlers."""
+
+    def __init__(self, connection: pymysql.Connection[Any], connections: Connections, statements: Statements) -> None:
+        self._connection, self._connections, self._statements = connection, connections, statements
+        self._is_fresh = True
+
+    @property
+    def handle(self) -> pymysql.Connection[Any]:
+        self._is_fresh = False
+        return self._connection
+
+    def remember(self, consumer: str, events: Collection[Identity]) -> set[Identity]:
+        import pymysql
+
+        for tries_left in reversed(range(TRIES)):
+            try:
+                new = self._remember(consumer, events)
+            except pymysql.MySQLError as exc:
+                if code_of(exc) not in AGAIN or not tries_left or not self._is_fresh:
+                    raise self._connections.translated(exc) from exc
+                self._begin_anew()
+                time.sleep(_pause(tries_left))
+            else:
+                self._is_fresh = False
+                return new
+        raise AssertionError  # the last try returns or raises
+
+    def _remember(self, consumer: str, events: Collection[Identity]) -> set[Identity]:
+        token, texts, new = randbits(TOKEN_BITS), self._statements.texts, set[Identity]()
+        with self._connection.cursor() as cursor:
+            for source, ids in by_source(events):
+                facts, names = {"consumer": consumer, "source": kept_source(source), "token": token}, in_turn(ids)
+                cursor.execute(texts["remember"], {**facts, "ids": listed(names)})
+                cursor.execute(texts["remembered"], {**facts, "ids": many(names)})
+                new.update(Identity(source, UUID(id_)) for (id_,) in cursor.fetchall())
+        return new
+
+    def _begin_anew(self) -> None:
+        import pymysql
+
+        try:
+            self._connection.rollback()
+            self._connection.begin()
+        except pymysql.MySQLError as exc:
+            raise self._connections.translated(exc) from exc
+
+    def unbury(self, consumer: str, events: Collection[Identity]) -> None:
+        import pymysql
+
+        self._is_fresh = False
+        try:
+            with self._connection.cursor() as cursor:
+                for source, ids in by_source(events):
+                    facts = {"consumer": consumer, "source": kept_source(source), "ids": many(in_turn(ids))}
+                    cursor.execute(self._statements.texts["unbury"], facts)
+        except pymysql.MySQLError as exc:
+            raise self._connections.translated(exc) from exc
+
+    def is_whole(self) -> bool:
+        return self._connection.open and is_open(self._connection)
+
+    def is_ended(self) -> bool:
+        if self._connection.open:
+            return not is_open(self._connection)
+        return was_closed(self._connection)
+
+    def is_away(self) -> bool:
+        return not self._connection.open and not was_closed(self._connection)
+
+
+def was_closed(connection: Any) -> bool:
+    """Did somebody close it? Of one that broke, PyMySQL lets go without saying so, and shows the difference nowhere else."""
+    return bool(connection._closed)  # noqa: SLF001 - see above
+
+
+def _pause(tries_left: int) -> float:
+    return PAUSE_SECONDS * (TRIES - tries_left) * random.random()  # noqa: S311 - no secret
+
+
+class MySQLInbox(Part):
+    """See `postroom.contracts.inbox` for what each method promises."""
+
+    def __init__(self, connections: Connections, statements: Statements) -> None:
+        super().__init__(connections, statements)
+        self._statements = statements
+        self._handling, self._blocking = HandlerConnections(connections), BlockingConnections(connections)
+
+    async def close(self) -> None:
+        """Close the connections of handlers; the others are the store's."""
+        await self._handling.close()
+        self._blocking.close()
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[MySQLInboxTransaction]:
         async with self._handling.transaction() as connection:
-            yield MySQLInboxTransaction(connection, self._handling, self._statements)
+            yield MySQLInboxTransaction(connection, self.connections, self._statements)
 
     @contextmanager
     def blocking(self) -> Iterator[BlockingMySQLTransaction]:
         with self._blocking.transaction() as connection:
-            yield BlockingMySQLTransaction(connection, self._blocking, self._statements)
+            yield BlockingMySQLTransaction(connection, self.connections, self._statements)
 
-    async def failed(self, consumer: str, event: Identity, code: str, error: str) -> int:
+    @in_transaction
+    async def failed(self, connection: Connection, consumer: str, event: Identity, code: str, error: str) -> int:
         row = event_row(consumer, event)
+        await self._run(connection, "failed", **row, **error_row(code, error))
+        rows = await self._rows(connection, "attempts_made", **row, outcome="failing")
+        return int(rows[0][0]) if rows else 0
 
-        async def failed(tx: Connection) -> int:
-            await self._run(tx, "failed", **row, **error_row(code, error))
-            rows = await self._rows(tx, "attempts_made", **row, outcome="failing")
-            return int(rows[0][0]) if rows else 0
-
-        return await self._connections.run(failed)
-
-    async def bury(self, consumer: str, delivery: Delivery, code: str, error: str, *, committed: bool = False) -> None:
+    @in_transaction
+    async def bury(
+        self,
+        connection: Connection,
+        consumer: str,
+        delivery: Delivery,
+        code: str,
+        error: str,
+        *,
+        committed: bool = False,
+    ) -> None:
         row = event_row(consumer, delivery.identity)
+        await self._run(connection, "give_up", **row, **error_row(code, error), committed=committed)
+        if rows := await self._rows(connection, "attempts_made", **row, outcome="dead"):
+            await self._run(connection, "bury", **dead_row(consumer, delivery, rows[0][0], code, error))
 
-        async def bury(tx: Connection) -> None:
-            await self._run(tx, "give_up", **row, **error_row(code, error), committed=committed)
-            if rows := await self._rows(tx, "attempts_made", **row, outcome="dead"):
-                await self._run(tx, "bury", **dead_row(consumer, delivery, rows[0][0], code, error))
-
-        await self._connections.run(bury)
-
-    async def known(self, query: KnownQuery) -> Sequence[Known]:
+    @single_statement
+    async def known(self, connection: Connection, query: KnownQuery) -> Sequence[Known]:
         ids = {"any_id": not query.ids, "ids": many(in_turn(query.ids))}
         facts = known_parameters(query) | {"limit": query.limit or EVERYTHING}
-        rows = await self._connections.ask(lambda tx: self._rows(tx, "known", **ids, **facts))
+        rows = await self._rows(connection, "known", **ids, **facts)
         return [known_of(row) for row in reversed(rows)]
 
-    async def dead(self, query: DeadQuery) -> Sequence[DeadDelivery]:
+    @single_statement
+    async def dead(self, connection: Connection, query: DeadQuery) -> Sequence[DeadDelivery]:
         facts = _parameters(query) | {"requeued": query.requeued, "limit": query.limit or EVERYTHING}
-        rows = await self._connections.ask(lambda tx: self._rows(tx, "dead", **facts))
-        return [dead_of(row) for row in rows]
+        return [dead_of(row) for row in await self._rows(connection, "dead", **facts)]
 
-    async def requeue(self, query: DeadQuery) -> int:
-        async def requeue(tx: Connection) -> int:
-            rows = await self._rows(tx, "to_requeue", **_parameters(query))
-            await self._run(tx, "mark_requeued", rows=many(row for row, *_ in rows))
-            for _, consumer, source, id_ in rows:
-                await self._run(tx, "let_go_again", consumer=consumer, source=source, id=id_)
-            return len(rows)
+    @in_transaction
+    async def requeue(self, connection: Connection, query: DeadQuery) -> int:
+        rows = await self._rows(connection, "to_requeue", **_parameters(query))
+        await self._run(connection, "mark_requeued", rows=many(row for row, *_ in rows))
+        for _, consumer, source, id_ in rows:
+            await self._run(connection, "let_go_again", consumer=consumer, source=source, id=id_)
+        return len(rows)
 
-        return await self._connections.run(requeue)
-
-    async def counts(self) -> Mapping[str, Mapping[DeliveryState, int]]:
-        rows = await self._connections.ask(lambda tx: self._rows(tx, "inbox_counts"))
+    @single_statement
+    async def counts(self, connection: Connection) -> Mapping[str, Mapping[DeliveryState, int]]:
         counts: dict[str, dict[DeliveryState, int]] = {}
-        for consumer, outcome, number in rows:
+        for consumer, outcome, number in await self._rows(connection, "inbox_counts"):
             counts.setdefault(consumer, {})[outcome] = number
         return counts
 
-    async def purge(self, consumer: str, before: datetime, *, limit: int = 10_000) -> int:
-        async def forget(tx: Connection) -> int:
-            facts = {"consumer": consumer, "before": text_of(before), "limit": limit}
-            return int((await self._run(tx, "forget", **facts)).rowcount)
-
-        return await self._connections.run(forget)
-
-    async def close(self) -> None:
-        await self._connections.close()
-        await self._handling.close()
-        self._blocking.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self.close()
+    @in_transaction
+    async def purge(self, connection: Connection, consumer: str, before: datetime, *, limit: int = 10_000) -> int:
+        facts = {"consumer": consumer, "before": text_of(before), "limit": limit}
+        return int((await self._run(connection, "forget", **facts)).rowcount)
 
 
 def _parameters(query: DeadQuery) -> dict[str, Any]:

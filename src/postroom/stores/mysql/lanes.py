@@ -7,22 +7,31 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from postroom.contracts.lanes import Lane, OnLeaseLost, RelayInfo
-from postroom.stores.mysql.connection import Connection
-from postroom.stores.mysql.parameters import listed, many, pairs, text_of
+from postroom.stores.mysql.connections import Connection, Connections
 from postroom.stores.mysql.settle import Verdicts
-from postroom.stores.mysql.statements import Statements
+from postroom.stores.mysql.statements import (
+    Part,
+    Statements,
+    in_transaction,
+    listed,
+    many,
+    pairs,
+    single_statement,
+    text_of,
+)
 from postroom.stores.selection import LostRow, after_a_crash
 from postroom.stores.sql.times import MICROSECOND
 
 
-class Lanes:
-    """Each method runs inside the transaction it is given."""
+class MySQLLanes(Part):
+    """See `postroom.contracts.lanes` for what each method promises."""
 
-    def __init__(self, statements: Statements) -> None:
-        self._run, self._rows = statements.run, statements.rows
+    def __init__(self, connections: Connections, statements: Statements) -> None:
+        super().__init__(connections, statements)
         self._verdicts = Verdicts(statements)
 
-    async def join(self, connection: Connection, relay: RelayInfo, now: datetime | None) -> None:
+    @in_transaction
+    async def join(self, connection: Connection, relay: RelayInfo, *, now: datetime | None = None) -> None:
         await self._run(
             connection,
             "join",
@@ -35,27 +44,32 @@ class Lanes:
             now=text_of(now),
         )
 
+    @in_transaction
     async def leave(self, connection: Connection, owner: str) -> None:
         await self._run(connection, "leave", owner=owner)
 
+    @single_statement
     async def relays(self, connection: Connection) -> Sequence[RelayInfo]:
         return [
             RelayInfo(owner=owner, name=name, host=host, pid=pid, version=version, process=process, seen_at=seen)
             for owner, name, host, pid, version, process, seen in await self._rows(connection, "relays")
         ]
 
-    async def lanes(self, connection: Connection) -> Sequence[Lane]:
+    @single_statement
+    async def all(self, connection: Connection) -> Sequence[Lane]:
         return [Lane(*row) for row in await self._rows(connection, "lanes")]
 
+    @in_transaction
     async def take(
         self,
         connection: Connection,
         owner: str,
+        *,
         limit: int,
         lease: timedelta,
         lost: OnLeaseLost,
-        gone: Collection[str],
-        now: datetime | None,
+        gone: Collection[str] = (),
+        now: datetime | None = None,
     ) -> Sequence[Lane]:
         rows = await self._rows(connection, "free", limit=limit, gone=json.dumps(list(gone)), now=text_of(now))
         free = [lane for (lane,) in rows]
@@ -81,14 +95,22 @@ class Lanes:
         await self._verdicts.record(connection, verdicts, now, lost=True)
         await self._verdicts.look_after(connection, keys)
 
+    @in_transaction
     async def renew(
-        self, connection: Connection, owner: str, lanes: Mapping[int, int], lease: timedelta, now: datetime | None
+        self,
+        connection: Connection,
+        owner: str,
+        lanes: Mapping[int, int],
+        *,
+        lease: timedelta,
+        now: datetime | None = None,
     ) -> frozenset[int]:
         mine = await self._mine(connection, owner, lanes, now)
         if mine:
             await self._run(connection, "renew", lanes=many(mine), lease=lease // MICROSECOND, now=text_of(now))
         return frozenset(mine)
 
+    @in_transaction
     async def release(self, connection: Connection, owner: str, lanes: Mapping[int, int]) -> frozenset[int]:
         mine = await self._mine(connection, owner, lanes, None)
         idle = [lane for (lane,) in await self._rows(connection, "idle", lanes=many(mine))]

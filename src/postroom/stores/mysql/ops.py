@@ -7,53 +7,69 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from postroom.contracts.ops import Counts, Query, Record, Status
-from postroom.stores.chunks import Chunk, Done, end_of
-from postroom.stores.mysql.connection import Connection
-from postroom.stores.mysql.parameters import many, text_of
+from postroom.contracts.ops import Counts, Progress, Query, Record, Status
+from postroom.stores.chunks import Chunk, Done, end_of, in_chunks
+from postroom.stores.mysql.connections import Connection, Connections
 from postroom.stores.mysql.settle import Verdicts
-from postroom.stores.mysql.statements import Statements
+from postroom.stores.mysql.statements import (
+    EVERYTHING,
+    Part,
+    Statements,
+    in_transaction,
+    many,
+    single_statement,
+    text_of,
+)
 from postroom.stores.rows import message_of
 
-EVERYTHING = 2**63 - 1
-"""The LIMIT for none."""
 
+class MySQLOps(Part):
+    """See `postroom.contracts.ops` for what each method promises."""
 
-class Ops:
-    """Each method runs inside the transaction it is given."""
-
-    def __init__(self, statements: Statements) -> None:
-        self._run, self._rows = statements.run, statements.rows
+    def __init__(self, connections: Connections, statements: Statements) -> None:
+        super().__init__(connections, statements)
         self._verdicts = Verdicts(statements)
 
-    async def counts(self, connection: Connection, now: datetime | None) -> Counts:
+    @in_transaction
+    async def counts(self, connection: Connection, *, now: datetime | None = None) -> Counts:
         by_status: dict[Status, int] = dict(await self._rows(connection, "counts"))
         ((oldest, at),) = await self._rows(connection, "oldest", now=text_of(now))
         lag = timedelta(0) if oldest is None else max(at - oldest, timedelta(0))
         ((parked,),) = await self._rows(connection, "parked")
         return Counts(by_status=by_status, lag=lag, parked=parked)
 
+    @in_transaction
     async def find(self, connection: Connection, query: Query) -> Sequence[Record]:
         limit = EVERYTHING if query.limit is None else query.limit
         rows = await self._rows(connection, "find", **_parameters(query), limit=limit)
         return [_record(*row) for row in rows]
 
-    async def ids_between(self, connection: Connection, first: UUID, last: UUID, limit: int) -> Sequence[UUID]:
+    @in_transaction
+    async def ids_between(self, connection: Connection, first: UUID, last: UUID, *, limit: int) -> Sequence[UUID]:
         rows = await self._rows(connection, "ids_between", first=str(first), last=str(last), limit=limit)
         return [UUID(id_) for (id_,) in rows]
 
-    async def top(self, connection: Connection) -> int:
+    async def requeue(self, query: Query, *, told: Progress | None = None) -> int:
+        return await in_chunks(await self._top(), lambda chunk: self._requeue(query, chunk), told)
+
+    async def discard(self, query: Query, *, now: datetime | None = None, told: Progress | None = None) -> int:
+        return await in_chunks(await self._top(), lambda chunk: self._discard(query, chunk, now), told)
+
+    @single_statement
+    async def _top(self, connection: Connection) -> int:
         """The last seq that there is."""
         ((top,),) = await self._rows(connection, "top")
         return int(top)
 
-    async def requeue(self, connection: Connection, query: Query, chunk: Chunk) -> Done:
+    @in_transaction
+    async def _requeue(self, connection: Connection, query: Query, chunk: Chunk) -> Done:
         found, last = await self._alone_with(connection, query, chunk, "dead", "failed")
         await self._run(connection, "requeue", seqs=many(found))
         await self._verdicts.look_after(connection, {key for key in found.values() if key is not None})
         return Done(len(found), last)
 
-    async def discard(self, connection: Connection, query: Query, chunk: Chunk, now: datetime | None) -> Done:
+    @in_transaction
+    async def _discard(self, connection: Connection, query: Query, chunk: Chunk, now: datetime | None) -> Done:
         found, last = await self._alone_with(connection, query, chunk, "dead", "failed", "pending")
         await self._run(connection, "discard", seqs=many(found), now=text_of(now))
         await self._verdicts.look_after(connection, {key for key in found.values() if key is not None})

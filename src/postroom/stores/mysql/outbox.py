@@ -1,41 +1,59 @@
-"""Messages on their way out: claim, settle."""
+"""Messages on their way out: put, claim, settle."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime
+from functools import partial
 
+from postroom.config.tables import TableNames
 from postroom.contracts.outbox import Claim, Settled, Settlement, Verdict
+from postroom.handles.mysql import AsyncmyHandle
+from postroom.message import Message
 from postroom.stores.mysql.claim import Claiming
-from postroom.stores.mysql.connection import Connection
+from postroom.stores.mysql.connections import Connection, Connections
 from postroom.stores.mysql.lanes import numbers
-from postroom.stores.mysql.parameters import listed, many, text_of
 from postroom.stores.mysql.settle import Verdicts
-from postroom.stores.mysql.statements import Statements
+from postroom.stores.mysql.statements import Part, Statements, in_transaction, listed, many, single_statement, text_of
+from postroom.stores.transaction import OwnTransaction, handle_of
 
 
-class OutboxFlow:
-    """Each method runs inside the transaction it is given."""
+class MySQLOutbox(Part):
+    """See `postroom.contracts.outbox` for what each method promises."""
 
-    def __init__(self, statements: Statements) -> None:
-        self._run, self._rows = statements.run, statements.rows
+    def __init__(self, connections: Connections, statements: Statements) -> None:
+        super().__init__(connections, statements)
         self._verdicts = Verdicts(statements)
         self._claiming = Claiming(statements, self._verdicts)
 
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[OwnTransaction]:
+        async with self.connections.transaction() as connection, handle_of(partial(_write, connection)) as handle:
+            yield handle
+
+    @in_transaction
+    async def put(self, connection: Connection, messages: Sequence[Message]) -> None:
+        await _write(connection, messages, self.connections.tables)
+
+    @in_transaction
     async def claim(
         self,
         connection: Connection,
         owner: str,
         lanes: Mapping[int, int],
+        *,
         limit: int,
-        now: datetime | None,
         doubtful: Collection[int] = (),
         alone: bool = False,
+        now: datetime | None = None,
     ) -> Sequence[Claim]:
         return await self._claiming.claim(connection, owner, lanes, limit, now, doubtful, alone)
 
+    @in_transaction
     async def settle(
-        self, connection: Connection, settlements: Sequence[Settlement], now: datetime | None
+        self, connection: Connection, settlements: Sequence[Settlement], *, now: datetime | None = None
     ) -> Mapping[int, Settled]:
         await self._lock_lanes_with_failures(connection, settlements)
         fenced = await self._fence(connection, [settlement.claim for settlement in settlements])
@@ -82,6 +100,16 @@ class OutboxFlow:
         mine = await self._rows(connection, "is_mine", lane=claim.lane, epoch=claim.epoch)
         return "already" if mine else "lost"
 
-    async def peek(self, connection: Connection, lanes: Collection[int], now: datetime | None) -> bool:
+    @single_statement
+    async def peek(self, connection: Connection, lanes: Collection[int], *, now: datetime | None = None) -> bool:
         ((found,),) = await self._rows(connection, "peek", lanes=many(lanes), now=text_of(now))
         return bool(found)
+
+    async def watch(self, woken: Callable[[], None]) -> None:
+        # These databases tell nobody of a commit: relays poll, and this only says that the watch stands.
+        woken()
+        await asyncio.Event().wait()
+
+
+async def _write(connection: Connection, messages: Sequence[Message], tables: TableNames) -> None:
+    await AsyncmyHandle(connection).write(messages, tables)

@@ -1,4 +1,4 @@
-"""The tables: made, brought up to date, checked.
+"""The tables: made, brought up to date, checked, dropped.
 
 These databases commit after every CREATE, so an `init` may die half-way. What is begun is written down first, with the
 number of lanes, and each statement may be run again: the next `init` finishes it.
@@ -12,10 +12,12 @@ from typing import Any
 from postroom.config.tables import TableNames
 from postroom.contracts.schema import Migration
 from postroom.errors import StoreUnavailable
-from postroom.stores.mysql.connection import Connection
+from postroom.stores.mysql.connections import Connection
+from postroom.stores.mysql.statements import Running, in_transaction
+from postroom.stores.sql.drop import drop_statements
 from postroom.stores.sql.files import backquoted, read, rename
 from postroom.stores.sql.migrations import SINCE, VERSIONS, Step, newest, not_ours, other_lanes, pending, require
-from postroom.stores.sql.mysql_server import LOG_SETTINGS, Version, lock_name, require_safe_log
+from postroom.stores.sql.mysql_server import LOG_SETTINGS, Version, lock_name, require_safe_log, version_of
 
 PACKAGE = "postroom.stores.mysql"
 LANES_DEFAULT = 64
@@ -24,60 +26,69 @@ COLLATION = "utf8mb4_nopad_bin"
 """As schema.sql has it."""
 
 
-class Schema:
-    """Each method runs on the connection it is given."""
+class MySQLSchema:
+    """See `postroom.contracts.schema` for what each method promises."""
 
-    def __init__(self, tables: TableNames, lanes: int | None) -> None:
-        self._tables = tables
-        self._lanes = lanes
+    def __init__(self, connections: Running, tables: TableNames, lanes: int | None, store: str) -> None:
+        self.connections = connections
+        self._tables, self._lanes, self._store = tables, lanes, store
         self._versions = backquoted(tables.qualified("schema"))
 
-    async def migrate(self, connection: Connection, version: Version, store: str) -> Migration:
-        require_safe_log(dict(await _rows(connection, LOG_SETTINGS)), store)
+    @in_transaction
+    async def migrate(self, connection: Connection) -> Migration:
+        require_safe_log(dict(await _rows(connection, LOG_SETTINGS)), self._store)
         # Two at once: one waits here until the other is done. The lock also goes with the connection.
         ((database,),) = await _rows(connection, "SELECT database()")
         lock = lock_name(database, self._tables)
         ((got,),) = await _rows(connection, "SELECT get_lock(%s, %s)", lock, WAIT_SECONDS)
         if not got:
             raise StoreUnavailable(
-                f"Another `postroom init` of {store} does not come to an end: try again when it has."
+                f"Another `postroom init` of {self._store} does not come to an end: try again when it has."
             )
         try:
-            return await self._migrate(connection, version, store)
+            return await self._migrate(connection)
         finally:
             await _rows(connection, "SELECT release_lock(%s)", lock)
 
-    async def _migrate(self, connection: Connection, version: Version, store: str) -> Migration:
+    @in_transaction
+    async def check(self, connection: Connection) -> None:
+        require(PACKAGE, await self._version(connection) or 0, store=self._store, tables=self._tables)
+
+    @in_transaction
+    async def drop(self, connection: Connection) -> None:
+        for statement in drop_statements(self._tables):
+            await connection.cursor().execute(backquoted(statement))
+
+    async def _migrate(self, connection: Connection) -> Migration:
+        ((said,),) = await _rows(connection, "SELECT version()")
+        server = version_of(said, self._store)
         before = await self._version(connection)
         begun = await self._begun(connection, before)
         for part, since in SINCE.items():
             # It is ours when its step was begun: this `init` may be the one that finishes it.
             if begun < since and await self._has(connection, self._tables.name(part)):
-                raise not_ours(store, self._tables, part)
+                raise not_ours(self._store, self._tables, part)
         steps = pending(PACKAGE, before or 0)
         lanes = await self._choose_lanes(connection, before)
         if steps and before is None:
-            await self._make_room(connection, version)
+            await self._make_room(connection, server)
         for step in steps:
-            await self._apply(connection, step, version, lanes)
+            await self._apply(connection, step, server, lanes)
         return Migration(before=before or 0, after=newest(PACKAGE), applied=[step.name for step in steps])
 
-    async def check(self, connection: Connection, store: str) -> None:
-        require(PACKAGE, await self._version(connection) or 0, store=store, tables=self._tables)
-
-    async def _apply(self, connection: Connection, step: Step, version: Version, lanes: int) -> None:
+    async def _apply(self, connection: Connection, step: Step, server: Version, lanes: int) -> None:
         begin = f"INSERT IGNORE INTO {self._versions} (version, name, lanes) VALUES (%s, %s, %s)"  # noqa: S608 - a checked name
         await _rows(connection, begin, step.number, step.name, lanes)
-        script = backquoted(rename(step.sql, self._tables, lanes)).replace(COLLATION, version.collation)
+        script = backquoted(rename(step.sql, self._tables, lanes)).replace(COLLATION, server.collation)
         for statement in split(script):
             await connection.cursor().execute(statement)
         done = f"UPDATE {self._versions} SET applied_at = utc_timestamp(6) WHERE version = %s"  # noqa: S608 - the same
         await _rows(connection, done, step.number)
 
-    async def _make_room(self, connection: Connection, version: Version) -> None:
+    async def _make_room(self, connection: Connection, server: Version) -> None:
         if self._tables.schema is not None:
             await _rows(connection, f"CREATE DATABASE IF NOT EXISTS `{self._tables.schema}`")
-        create = backquoted(rename(read(PACKAGE, VERSIONS), self._tables)).replace(COLLATION, version.collation)
+        create = backquoted(rename(read(PACKAGE, VERSIONS), self._tables)).replace(COLLATION, server.collation)
         await _rows(connection, create)
 
     async def _version(self, connection: Connection) -> int | None:

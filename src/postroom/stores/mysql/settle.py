@@ -9,9 +9,8 @@ from datetime import datetime
 from typing import Any, assert_never
 
 from postroom.contracts.outbox import Buried, Expired, Published, Retry, Unsent, Verdict
-from postroom.stores.mysql.connection import Connection
-from postroom.stores.mysql.parameters import listed, many, text_of
-from postroom.stores.mysql.statements import Statements
+from postroom.stores.mysql.connections import Connection
+from postroom.stores.mysql.statements import Statements, listed, many, text_of
 from postroom.stores.sql.texts import kept_code, kept_error
 from postroom.stores.sql.times import MICROSECOND
 

@@ -46,7 +46,7 @@ class PostgresStore:
         self.lanes = PostgresLanes(connections, statements)
         self.inbox = PostgresInbox(connections, Statements(tables, INBOX_FILES))
         self.ops = PostgresOps(connections, statements)
-        self._connections = connections
+        self._connections, self._statements = connections, statements
 
     async def close(self) -> None:
         await self._connections.close()

@@ -7,21 +7,24 @@ import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
+from postroom.clock import utcnow
 from postroom.contracts.lanes import Lane, OnLeaseLost, RelayInfo
 from postroom.stores.selection import LostRow, after_a_crash
 from postroom.stores.sql.times import microseconds, moment
+from postroom.stores.sqlite.connections import Writer
 from postroom.stores.sqlite.settle import Verdicts
-from postroom.stores.sqlite.statements import Statements
+from postroom.stores.sqlite.statements import Part, Statements, in_transaction, many, reading
 
 
-class Lanes:
-    """Each method runs inside the transaction it is given."""
+class SQLiteLanes(Part):
+    """See `postroom.contracts.lanes` for what each method promises."""
 
-    def __init__(self, statements: Statements) -> None:
-        self._run = statements.run
+    def __init__(self, writer: Writer, statements: Statements) -> None:
+        super().__init__(writer, statements)
         self._verdicts = Verdicts(statements)
 
-    def join(self, connection: sqlite3.Connection, relay: RelayInfo, now: datetime) -> None:
+    @in_transaction
+    def join(self, connection: sqlite3.Connection, relay: RelayInfo, *, now: datetime | None = None) -> None:
         self._run(
             connection,
             "join",
@@ -31,12 +34,14 @@ class Lanes:
             pid=relay.pid,
             version=relay.version,
             process=relay.process,
-            now=microseconds(now),
+            now=microseconds(now or utcnow()),
         )
 
+    @in_transaction
     def leave(self, connection: sqlite3.Connection, owner: str) -> None:
         self._run(connection, "leave", owner=owner)
 
+    @reading
     def relays(self, connection: sqlite3.Connection) -> Sequence[RelayInfo]:
         rows = self._run(connection, "relays")
         return [
@@ -46,26 +51,30 @@ class Lanes:
             for owner, name, host, pid, version, process, seen in rows
         ]
 
-    def lanes(self, connection: sqlite3.Connection) -> Sequence[Lane]:
+    @reading
+    def all(self, connection: sqlite3.Connection) -> Sequence[Lane]:
         return [_lane(*row) for row in self._run(connection, "lanes")]
 
+    @in_transaction
     def take(
         self,
         connection: sqlite3.Connection,
         owner: str,
+        *,
         limit: int,
         lease: timedelta,
         lost: OnLeaseLost,
-        gone: Collection[str],
-        now: datetime,
+        gone: Collection[str] = (),
+        now: datetime | None = None,
     ) -> Sequence[Lane]:
+        now = now or utcnow()
         taken = self._run(
             connection,
             "take",
             owner=owner,
             limit=limit,
             lease_until=microseconds(now + lease),
-            gone=json.dumps(list(gone)),
+            gone=many(gone),
             now=microseconds(now),
         ).fetchall()
         for lane, *_ in taken:
@@ -81,13 +90,21 @@ class Lanes:
                 self._verdicts.record(connection, seq, verdict, now, lost=True)
             self._verdicts.look_after(connection, keys)
 
+    @in_transaction
     def renew(
-        self, connection: sqlite3.Connection, owner: str, lanes: Mapping[int, int], lease: timedelta, now: datetime
+        self,
+        connection: sqlite3.Connection,
+        owner: str,
+        lanes: Mapping[int, int],
+        *,
+        lease: timedelta,
+        now: datetime | None = None,
     ) -> frozenset[int]:
-        until, held = microseconds(now + lease), json.dumps(dict(lanes))
+        until, held = microseconds((now or utcnow()) + lease), json.dumps(dict(lanes))
         rows = self._run(connection, "renew", lanes=held, owner=owner, lease_until=until).fetchall()
         return frozenset(lane for (lane,) in rows)
 
+    @in_transaction
     def release(self, connection: sqlite3.Connection, owner: str, lanes: Mapping[int, int]) -> frozenset[int]:
         return frozenset(
             lane

@@ -1,40 +1,63 @@
-"""Messages on their way out: claim, settle."""
+"""Messages on their way out: put, claim, settle."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime
 from math import inf
 
+from postroom.clock import utcnow
+from postroom.config.tables import TableNames
 from postroom.contracts.outbox import Claim, Claimed, Published, Settled, Settlement, per_lane
+from postroom.handles.sqlite import SqliteHandle
+from postroom.message import Message
 from postroom.stores.rows import message_of
 from postroom.stores.selection import Choice, Seen, company, fair, look, look_behind
 from postroom.stores.sql.times import microseconds, moment
+from postroom.stores.sqlite.connections import Writer
 from postroom.stores.sqlite.settle import Verdicts
-from postroom.stores.sqlite.statements import Statements, many
+from postroom.stores.sqlite.statements import Part, Statements, in_transaction, many, reading
+from postroom.stores.sqlite.watch import watch
+from postroom.stores.transaction import OwnTransaction, handle_of
 
 WALK_MAX = 16_384
 """How far one claim walks along a line that is full of messages that have to wait."""
 
 
-class OutboxFlow:
-    """Each method runs inside the transaction it is given."""
+class SQLiteOutbox(Part):
+    """See `postroom.contracts.outbox` for what each method promises."""
 
-    def __init__(self, statements: Statements) -> None:
-        self._run = statements.run
+    def __init__(self, writer: Writer, statements: Statements) -> None:
+        super().__init__(writer, statements)
         self._verdicts = Verdicts(statements)
 
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[OwnTransaction]:
+        async def write(messages: Sequence[Message], tables: TableNames) -> None:
+            await self.writer.step(lambda connection: SqliteHandle(connection).write(messages, tables))
+
+        async with self.writer.transaction(), handle_of(write) as handle:
+            yield handle
+
+    @in_transaction
+    def put(self, connection: sqlite3.Connection, messages: Sequence[Message]) -> None:
+        SqliteHandle(connection).write(messages, self.writer.tables)
+
+    @in_transaction
     def claim(
         self,
         connection: sqlite3.Connection,
         owner: str,
         lanes: Mapping[int, int],
+        *,
         limit: int,
-        now: datetime,
         doubtful: Collection[int] = (),
         alone: bool = False,
+        now: datetime | None = None,
     ) -> Sequence[Claim]:
+        now = now or utcnow()
         self._run(connection, "give_hash")
         for lane in lanes.keys() & set(doubtful):
             self._run(connection, "drop_orphans", lane=lane, owner=owner, epoch=lanes[lane])
@@ -127,10 +150,12 @@ class OutboxFlow:
         keys = frozenset(seen.key for seen in chosen if seen.key is not None and seen.key in held)
         return Claim(claim_id, lane, epoch, owner, max(seen.lost for seen in chosen), messages, keys)
 
+    @in_transaction
     def settle(
-        self, connection: sqlite3.Connection, settlements: Sequence[Settlement], now: datetime
+        self, connection: sqlite3.Connection, settlements: Sequence[Settlement], *, now: datetime | None = None
     ) -> Mapping[int, Settled]:
-        return {settlement.claim.id: self._settle(connection, settlement, now) for settlement in settlements}
+        at = now or utcnow()
+        return {settlement.claim.id: self._settle(connection, settlement, at) for settlement in settlements}
 
     def _settle(self, connection: sqlite3.Connection, settlement: Settlement, now: datetime) -> Settled:
         claim = settlement.claim
@@ -146,6 +171,10 @@ class OutboxFlow:
         self._verdicts.look_after(connection, settlement.stopped_keys | claim.held)
         return "settled"
 
-    def peek(self, connection: sqlite3.Connection, lanes: Collection[int], now: datetime) -> bool:
-        (found,) = self._run(connection, "peek", lanes=many(lanes), now=microseconds(now)).fetchone()
+    @reading
+    def peek(self, connection: sqlite3.Connection, lanes: Collection[int], *, now: datetime | None = None) -> bool:
+        (found,) = self._run(connection, "peek", lanes=many(lanes), now=microseconds(now or utcnow())).fetchone()
         return bool(found)
+
+    async def watch(self, woken: Callable[[], None]) -> None:
+        await watch(self.writer.path, woken)

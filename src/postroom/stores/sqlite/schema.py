@@ -2,71 +2,91 @@
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 from collections.abc import Iterator
-from functools import cache
 
+from postroom.clock import utcnow
 from postroom.config.tables import TableNames
 from postroom.contracts.schema import Migration
+from postroom.stores.sql.drop import drop_statements
 from postroom.stores.sql.files import read, rename
 from postroom.stores.sql.migrations import SINCE, VERSIONS, newest, not_ours, other_lanes, pending, require
+from postroom.stores.sql.times import microseconds
+from postroom.stores.sqlite.connections import Writer
+from postroom.stores.sqlite.statements import Part, Statements, in_transaction, reading
 
 PACKAGE = "postroom.stores.sqlite"
-log = logging.getLogger(PACKAGE)
-
-WAL_RESET_FIXED = (3, 51, 3)
-WAL_RESET_FIXED_TOO = ((3, 44, 6), (3, 50, 7))
-WAL_RESET_REMEDY = (
-    "Run a Python that links SQLite 3.51.3 or later (upgrade the system's libsqlite3, or take a newer build of Python; "
-    "`python -c 'import sqlite3; print(sqlite3.sqlite_version)'` shows which it is). Until then let one process do all the "
-    "writing, with the relay inside it: see docs/how-to/use-with-fastapi.md."
-)
-"""Older lines that got the same fix."""
 
 
-class Schema:
-    """Each method runs inside the transaction it is given: two `init` at once, and one waits for the other."""
+class SQLiteSchema(Part):
+    """See `postroom.contracts.schema` for what each method promises."""
 
-    def __init__(self, tables: TableNames, lanes: int | None) -> None:
-        self._tables = tables
+    def __init__(self, writer: Writer, statements: Statements, lanes: int | None) -> None:
+        super().__init__(writer, statements)
         self._lanes = lanes
 
-    def migrate(self, connection: sqlite3.Connection, now: int, store: str) -> Migration:
-        table = self._tables.qualified("schema")
-        version = self._version(connection)
-        for part, since in SINCE.items():
-            if version < since and self._has(connection, self._tables.name(part)):
-                raise not_ours(store, self._tables, part)
-        connection.execute(rename(read(PACKAGE, VERSIONS), self._tables))
-        before = self._version(connection)
-        steps = pending(PACKAGE, before)
-        self._check_lanes(connection, before)
-        for step in steps:
-            for statement in split(rename(step.sql, self._tables, self._lanes or 64)):
-                connection.execute(statement)
-            connection.execute(f"INSERT INTO {table} VALUES (?, ?, ?)", (step.number, step.name, now))  # noqa: S608 - a checked name
-        return Migration(before=before, after=newest(PACKAGE), applied=[step.name for step in steps])
+    async def migrate(self) -> Migration:
+        await self.writer.create()
+        return await self._migrate()
 
-    def check(self, connection: sqlite3.Connection, store: str) -> None:
-        require(PACKAGE, self._version(connection), store=store, tables=self._tables)
+    @in_transaction
+    def _migrate(self, connection: sqlite3.Connection) -> Migration:
+        return migrate(connection, self.writer.tables, self._lanes, self.writer.shown)
 
-    def _version(self, connection: sqlite3.Connection) -> int:
-        if not self._has(connection, self._tables.name("schema")):
-            return 0
-        table = self._tables.qualified("schema")
-        (version,) = connection.execute(f"SELECT coalesce(max(version), 0) FROM {table}").fetchone()  # noqa: S608 - a checked name
-        return int(version)
+    @reading
+    def check(self, connection: sqlite3.Connection) -> None:
+        tables = self.writer.tables
+        require(PACKAGE, _version(connection, tables), store=self.writer.shown, tables=tables)
 
-    def _has(self, connection: sqlite3.Connection, table: str) -> bool:
-        known = connection.execute("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", (table,))
-        return known.fetchone() is not None
+    async def drop(self) -> None:
+        if self.writer.path.exists():
+            await self._drop()
 
-    def _check_lanes(self, connection: sqlite3.Connection, version: int) -> None:
-        if version and self._lanes is not None:
-            (found,) = connection.execute(f"SELECT count(*) FROM {self._tables.qualified('lane')}").fetchone()  # noqa: S608 - a checked name
-            if found != self._lanes:
-                raise other_lanes(found, self._lanes)
+    @in_transaction
+    def _drop(self, connection: sqlite3.Connection) -> None:
+        for statement in drop_statements(self.writer.tables):
+            connection.execute(statement)
+
+
+def migrate(connection: sqlite3.Connection, tables: TableNames, lanes: int | None, store: str) -> Migration:
+    """Migrate inside the transaction that is open on this connection. Of two at once, one waits for the other.
+
+    Raises SchemaMismatch; *store* is the file as a sentence names it."""
+    version = _version(connection, tables)
+    for part, since in SINCE.items():
+        if version < since and _has(connection, tables.name(part)):
+            raise not_ours(store, tables, part)
+    connection.execute(rename(read(PACKAGE, VERSIONS), tables))
+    before = _version(connection, tables)
+    steps = pending(PACKAGE, before)
+    _check_lanes(connection, tables, before, lanes)
+    record = f"INSERT INTO {tables.qualified('schema')} VALUES (?, ?, ?)"  # noqa: S608 - a checked name
+    now = microseconds(utcnow())
+    for step in steps:
+        for statement in split(rename(step.sql, tables, lanes or 64)):
+            connection.execute(statement)
+        connection.execute(record, (step.number, step.name, now))
+    return Migration(before=before, after=newest(PACKAGE), applied=[step.name for step in steps])
+
+
+def _version(connection: sqlite3.Connection, tables: TableNames) -> int:
+    if not _has(connection, tables.name("schema")):
+        return 0
+    query = f"SELECT coalesce(max(version), 0) FROM {tables.qualified('schema')}"  # noqa: S608 - a checked name
+    (version,) = connection.execute(query).fetchone()
+    return int(version)
+
+
+def _has(connection: sqlite3.Connection, table: str) -> bool:
+    known = connection.execute("SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?", (table,))
+    return known.fetchone() is not None
+
+
+def _check_lanes(connection: sqlite3.Connection, tables: TableNames, version: int, lanes: int | None) -> None:
+    if version and lanes is not None:
+        (found,) = connection.execute(f"SELECT count(*) FROM {tables.qualified('lane')}").fetchone()  # noqa: S608 - a checked name
+        if found != lanes:
+            raise other_lanes(found, lanes)
 
 
 def split(script: str) -> Iterator[str]:
@@ -77,28 +97,3 @@ def split(script: str) -> Iterator[str]:
         if sqlite3.complete_statement(statement):
             yield statement
             statement = ""
-
-
-def has_wal_reset_defect(version: tuple[int, int, int] = sqlite3.sqlite_version_info) -> bool:
-    """Does this SQLite have the defect by which two processes that write and checkpoint at once can corrupt the file?
-
-    It is in every version from 3.7.0 on; fixed in 3.51.3, and in the older lines from 3.50.7 and 3.44.6.
-
-    >>> has_wal_reset_defect((3, 40, 1)), has_wal_reset_defect((3, 51, 3)), has_wal_reset_defect((3, 50, 7))
-    (True, False, False)
-    """
-    if version >= WAL_RESET_FIXED:
-        return False
-    return not any(version[:2] == fixed[:2] and version >= fixed for fixed in WAL_RESET_FIXED_TOO)
-
-
-@cache
-def warn_of_wal_reset_defect() -> None:
-    """Say it once per process, where it is so."""
-    if has_wal_reset_defect():
-        log.warning(
-            "This Python links SQLite %s, which has the WAL-reset defect: when several processes write the same file, it "
-            "can be corrupted. %s",
-            sqlite3.sqlite_version,
-            WAL_RESET_REMEDY,
-        )

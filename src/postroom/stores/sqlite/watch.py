@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from postroom.errors import StoreUnavailable
-from postroom.stores.sqlite.file import FileConnection, file_of
+from postroom.stores.sqlite.connections import FileConnection, file_of
 
 LOOK_SECONDS = 0.005
 LOOKS_AT_THE_FILE = 100

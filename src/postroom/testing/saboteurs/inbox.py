@@ -11,8 +11,10 @@ from typing import ClassVar
 
 from postroom.contracts.inbox import UNFINISHED, Known, KnownQuery
 from postroom.contracts.transport import Delivery, Identity
-from postroom.stores.sqlite.file import FileConnection
-from postroom.stores.sqlite.inbox import BlockingSQLiteTransaction, SQLiteInbox, SQLiteInboxTransaction, is_open
+from postroom.stores.sqlite.blocking_connections import BlockingConnections, is_open
+from postroom.stores.sqlite.connections import FileConnection, Writer
+from postroom.stores.sqlite.inbox import BlockingSQLiteTransaction, SQLiteInbox, SQLiteInboxTransaction
+from postroom.stores.sqlite.statements import Statements
 
 
 class InboxSaboteur(SQLiteInbox):
@@ -75,7 +77,7 @@ class ForgetsWhatIsDead(InboxSaboteur):
     caught_by = "test_what_was_handled_long_ago_is_forgotten_and_what_is_dead_is_not"
 
     async def purge(self, consumer: str, before: datetime, *, limit: int = 10_000) -> int:
-        await self._writer.run(lambda tx: tx.execute("DELETE FROM inbox WHERE outcome = 'dead'"))
+        await self.writer.run(lambda tx: tx.execute("DELETE FROM inbox WHERE outcome = 'dead'"))
         return await super().purge(consumer, before, limit=limit)
 
 
@@ -131,13 +133,19 @@ class TakesAClosedHandleForAnOutage(InboxSaboteur):
             yield _TakesAClosedOneForAnOutage(tx.handle, tx.statements, tx.writer)
 
 
-class UsesAClosedHandleAgain(InboxSaboteur):
-    caught_by = "test_a_transaction_that_its_handler_ended_says_so_and_the_next_one_works"
-
+class _KeepsAClosedOne(BlockingConnections):
     def _roll_back(self, connection: FileConnection) -> None:
         super()._roll_back(connection)
         if connection not in self._idle:
             self._idle.append(connection)
+
+
+class UsesAClosedHandleAgain(InboxSaboteur):
+    caught_by = "test_a_transaction_that_its_handler_ended_says_so_and_the_next_one_works"
+
+    def __init__(self, writer: Writer, statements: Statements) -> None:
+        super().__init__(writer, statements)
+        self._connections = _KeepsAClosedOne(writer)
 
 
 class LeavesWhatWasCommittedTooEarly(InboxSaboteur):

@@ -7,11 +7,11 @@ from tests.unit.integrations.django.projects import Project, database
 
 HANDLE = """if True:
     import asyncio
-    from postroom import Message, open_inbox_store
+    from postroom import Message, open_store
     from postroom.errors import StoreUnavailable
     from postroom.inbox.handling import Handling
     from postroom.integrations.django.addresses import store_url
-    from postroom.integrations.django.inbox import DjangoInbox
+    from postroom.integrations.django.inbox import DjangoStore
     from postroom.integrations.django.models import OutboxMessage
     from postroom.config.tables import TableNames
     from postroom.contracts.transport import Delivery
@@ -24,14 +24,14 @@ HANDLE = """if True:
 
     async def handling(*messages):
         results, threads = [], Threads("test")
-        async with DjangoInbox(open_inbox_store(store_url()), "default", TableNames()) as store:
-            handle = Handling(inbox, store, threads, system="test")
+        async with DjangoStore(open_store(store_url()), "default", TableNames()) as store:
+            handle = Handling(inbox, store.inbox, threads, system="test")
             for message in messages:
                 try:
                     results.append(await handle.one(Delivery(message, "shop", "orders")))
                 except StoreUnavailable as exc:
                     results.append("unavailable")
-            counts = {name: dict(each) for name, each in (await store.counts()).items()}
+            counts = {name: dict(each) for name, each in (await store.inbox.counts()).items()}
         threads.close()
         return results, counts
 """
@@ -63,8 +63,8 @@ def test_many_at_once_are_all_handled_each_in_its_own_transaction(project: Proje
     orders = [Message("order.placed", key=f"order-{number}", data="fine") for number in range(40)]
     async def together():
         threads = Threads("test")
-        async with DjangoInbox(open_inbox_store(store_url()), "default", TableNames()) as store:
-            handle = Handling(inbox, store, threads, system="test")
+        async with DjangoStore(open_store(store_url()), "default", TableNames()) as store:
+            handle = Handling(inbox, store.inbox, threads, system="test")
             print({each.how for each in await asyncio.gather(
                 *(handle.one(Delivery(message, "shop", "orders")) for message in orders))})
         threads.close()
@@ -137,8 +137,8 @@ def test_a_connection_that_broke_costs_no_attempt_and_is_opened_anew(postgres_da
     first, second, third = (Message("order.cut", key=key) for key in "abc")
     async def both():
         threads = Threads("test")
-        async with DjangoInbox(open_inbox_store(store_url()), "default", TableNames()) as store:
-            handle = Handling(inbox, store, threads, system="test")
+        async with DjangoStore(open_store(store_url()), "default", TableNames()) as store:
+            handle = Handling(inbox, store.inbox, threads, system="test")
             for message in (first, first, second, third, third):
                 try:
                     print((await handle.one(Delivery(message, "shop", "orders"))).how)

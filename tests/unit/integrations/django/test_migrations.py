@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 from tests.unit.integrations.django.projects import Project, database
 from tests.unit.stores.catalogues import catalogue
-from tests.unit.stores.homes import Home
+from tests.unit.stores.homes import Home, drop_tables
 
 from postroom import Message, Outbox
 from postroom.config.tables import TableNames
 from postroom.contracts.ops import Query
 from postroom.integrations import django
-from postroom.stores import drop_tables
 from postroom.stores.sql.migrations import newest
 
 VERSIONS = "SELECT version, name FROM outbox_schema ORDER BY version"

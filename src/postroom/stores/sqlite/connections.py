@@ -1,7 +1,11 @@
-"""One thread that owns the connection; one hop per transaction.
+"""Connections: one thread owns the store's connection, and a transaction is one hop to it.
 
 SQLite has one writer at a time anyway. A transaction is a plain function that runs in the thread from BEGIN IMMEDIATE to
-COMMIT, so the event loop waits for one hop, not for one per statement.
+COMMIT, so the event loop waits for one hop, not for one per statement. Handlers have connections of their own, in
+`blocking_connections.py`.
+
+A connection knows which file it has open: after a restore, the file under its name is another one. A program that stays
+on the old file reads and writes what no other program sees any more, and all looks well.
 """
 
 from __future__ import annotations
@@ -13,26 +17,46 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from postroom.config.tables import TableNames
 from postroom.errors import StoreError, StoreUnavailable
 from postroom.stores.sql.insert import line_hash
 from postroom.stores.sql.migrations import missing
 from postroom.stores.sqlite.errors import BUSY_TIMEOUT_SECONDS, is_not_now, translated
-from postroom.stores.sqlite.file import FileConnection, file_of
 
 Result = TypeVar("Result")
+FileId: TypeAlias = tuple[int, int]
+"""A file by its device and number. No other file gets the number while this one is open."""
 VERSION_MIN = (3, 37, 0)
 """STRICT tables need 3.37."""
+
+
+class FileConnection(sqlite3.Connection):
+    """The driver's connection, with the file that stood under its name when it was opened."""
+
+    file: FileId | None = None
+
+    def is_replaced(self, path: Path) -> bool:
+        """Return True when another file stands under this name now, or none. It looks at the folder and runs no query."""
+        return self.file is not None and file_of(path) != self.file
+
+
+def file_of(path: Path) -> FileId | None:
+    """Return the file under this name; None when there is none."""
+    try:
+        facts = path.stat()
+    except OSError:
+        return None
+    return facts.st_dev, facts.st_ino
 
 
 class Writer:
     """The thread and its connection. The connection is opened by the first transaction."""
 
     def __init__(self, path: Path, tables: TableNames) -> None:
-        self._path = path
-        self._tables = tables
+        self.path, self.shown = path, f"sqlite:///{path}"
+        self.tables = tables
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="postroom-sqlite")
         self._connection: FileConnection | None = None
         self._closed = self._replaced = False
@@ -73,7 +97,7 @@ class Writer:
 
     def _begun(self) -> sqlite3.Connection:
         if self._connection is None or not self._connection.in_transaction:
-            raise StoreUnavailable(f"The transaction on {self._path} was ended by an error: begin a new one.")
+            raise StoreUnavailable(f"The transaction on {self.path} was ended by an error: begin a new one.")
         return self._connection
 
     async def close(self) -> None:
@@ -93,7 +117,7 @@ class Writer:
 
     def _submit(self, work: Callable[..., Result], *args: Any) -> Future[Result]:
         if self._closed:
-            raise StoreError(f"The store on {self._path} is closed: open it anew.", path=str(self._path))
+            raise StoreError(f"The store on {self.path} is closed: open it anew.", path=str(self.path))
 
         def mapped() -> Result:
             try:
@@ -133,10 +157,10 @@ class Writer:
     def _notice_a_restore(self) -> None:
         """Let go of a file that is not under its name any more. What was said of the old one is not so of the new one:
         whoever asked begins anew."""
-        if self._connection is not None and self._connection.is_replaced(self._path):
+        if self._connection is not None and self._connection.is_replaced(self.path):
             self._close()
             self._replaced = True
-            raise StoreUnavailable(f"{self._path} was replaced by another file, or is gone: it is opened anew.")
+            raise StoreUnavailable(f"{self.path} was replaced by another file, or is gone: it is opened anew.")
 
     def _end(self, how: str) -> None:
         connection = self._connection
@@ -149,11 +173,11 @@ class Writer:
 
     def _open(self, create: bool = False) -> sqlite3.Connection:
         if self._connection is None:
-            if not create and not self._path.exists():
+            if not create and not self.path.exists():
                 if self._replaced:
-                    raise StoreUnavailable(f"{self._path} is gone: it is waited for.", path=str(self._path))
-                raise missing(f"sqlite:///{self._path}", self._tables)
-            self._connection = connect(self._path)
+                    raise StoreUnavailable(f"{self.path} is gone: it is waited for.", path=str(self.path))
+                raise missing(self.shown, self.tables)
+            self._connection = connect(self.path)
         return self._connection
 
     def _close(self) -> None:
@@ -163,12 +187,10 @@ class Writer:
 
     def translated(self, exc: sqlite3.Error) -> StoreError:
         """What SQLite said, by its code."""
-        said = translated(exc, self._path, self._tables)
+        said = translated(exc, self.path, self.tables)
         if self._replaced and not said.transient:
             # It may not be whole yet: a copy takes its time.
-            return StoreUnavailable(
-                f"{said} It was replaced while it was open: it is waited for.", path=str(self._path)
-            )
+            return StoreUnavailable(f"{said} It was replaced while it was open: it is waited for.", path=str(self.path))
         return said
 
 
