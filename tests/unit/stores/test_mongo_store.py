@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 import pytest
-from postroom.stores.mongo.server import Session
 from pymongo import MongoClient
 from pymongo.errors import WriteError
 
