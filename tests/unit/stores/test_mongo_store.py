@@ -168,6 +168,13 @@ def test_an_option_of_ours_that_says_nothing_we_know_is_refused(option: str) -> 
         MongoStore(f"mongodb://db/shop?w=1&{option}")
 
 
+async def test_without_transactions_there_is_no_inbox() -> None:
+    async with MongoStore("mongodb://app:secret@db/shop?postroom_transactions=off") as store:
+        with pytest.raises(ConfigError, match="needs transactions, and postroom_transactions=off is in its URL") as refused:
+            _ = store.inbox
+    assert "secret" not in str(refused.value)
+
+
 async def test_a_server_that_is_away_is_unavailable_in_one_sentence() -> None:
     url = "mongodb://app:secret@127.0.0.1:1/shop?serverSelectionTimeoutMS=200"
     async with MongoStore(url) as store:
