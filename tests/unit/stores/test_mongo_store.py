@@ -13,6 +13,7 @@ import pytest
 from pymongo import MongoClient
 from pymongo.errors import WriteError
 
+from postroom.config.tables import TableNames
 from postroom.contracts.ops import Query
 from postroom.contracts.outbox import Buried, Claim
 from postroom.errors import ConfigError, DuplicateMessage, SchemaMismatch, StoreError, StoreUnavailable
@@ -153,6 +154,15 @@ async def test_settling_is_no_news(store: MongoStore) -> None:
         assert await stream.try_next() is not None
 
 
+async def test_a_known_id_is_refused_in_a_transaction_of_the_stores_own_too(store: MongoStore) -> None:
+    message = a_message()
+    await store.outbox.put([message])
+    with pytest.raises(DuplicateMessage):
+        async with store.outbox.transaction() as handle:
+            await handle.write([message], TableNames())
+    assert len(await store.ops.find(Query())) == 1
+
+
 @pytest.mark.parametrize("url", ["mongodb://db", "mongodb://db:27017/", "mongodb://user:secret@db?replicaSet=rs0"])
 def test_a_url_without_a_database_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="names no database") as refused:
@@ -170,7 +180,9 @@ def test_an_option_of_ours_that_says_nothing_we_know_is_refused(option: str) -> 
 
 async def test_without_transactions_there_is_no_inbox() -> None:
     async with MongoStore("mongodb://app:secret@db/shop?postroom_transactions=off") as store:
-        with pytest.raises(ConfigError, match="needs transactions, and postroom_transactions=off is in its URL") as refused:
+        with pytest.raises(
+            ConfigError, match="needs transactions, and postroom_transactions=off is in its URL"
+        ) as refused:
             _ = store.inbox
     assert "secret" not in str(refused.value)
 
