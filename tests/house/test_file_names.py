@@ -11,9 +11,9 @@ STORES = ("mongo", "mysql", "postgres", "sqlite")
 TRANSPORTS = ("amqp", "http", "kafka", "memory", "nats", "redis_streams", "sqs")
 
 IN_A_STORE = {
-    "__init__", "url", "connections", "statements", "errors", "schema", "drop", "doctor", "transaction", "rows",
+    "__init__", "url", "connections", "statements", "errors", "schema", "doctor", "rows",
     "outbox", "claim", "careful_claim", "settle", "lanes", "watch", "ops",
-    "inbox", "inbox_connections", "inbox_rows", "blocking_connections",
+    "inbox", "inbox_connections", "blocking_connections",
 }  # fmt: skip
 ONLY_IN_ONE_STORE = {
     "mongo": {"collections"},
