@@ -13,7 +13,6 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from postroom.stores.mongo.server import Server
 from pymongo import MongoClient
 from tests.servers.databases import in_database
 from tests.servers.mariadb import connect as mariadb_connect
@@ -27,7 +26,8 @@ from postroom.outbox.outbox import Outbox
 from postroom.stores import open_store
 from postroom.stores.memory import MemoryStore
 from postroom.stores.memory.outbox import MemoryOutbox
-from postroom.stores.mongo import blocking_connections, inbox_connections
+from postroom.stores.mongo import blocking_connections as mongo_blocking_connections
+from postroom.stores.mongo import connections as mongo_connections
 from postroom.stores.sqlite import connections as sqlite_connections
 from postroom.stores.sqlite.connections import FileConnection
 from postroom.testing.contracts._case import a_message
@@ -177,8 +177,8 @@ class TestMongo(_Opened):
     @pytest.fixture(params=[10107, 14031], ids=["no-primary", "no-space"])
     def code(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
         # What is tried again for ten seconds otherwise is for one here.
-        monkeypatch.setattr(Server.run, "__kwdefaults__", {"patience": 1.0})
-        for module in (blocking_connections, inbox_connections):
+        monkeypatch.setattr(mongo_connections.Connections.run, "__kwdefaults__", {"patience": 1.0})
+        for module in (mongo_blocking_connections, mongo_connections):
             monkeypatch.setattr(module, "TRANSACTION_SECONDS", 1.0)
         return int(request.param)
 

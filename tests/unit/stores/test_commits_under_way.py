@@ -32,7 +32,7 @@ async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
 async def a_claim_under_way(store: Any, relay: Relay) -> AsyncIterator[None]:
     """Everything is claimed; the commit comes when the block ends."""
     if isinstance(store, MongoStore):
-        async with store._server.transaction(asyncio.get_running_loop().time() + 60) as session:
+        async with store.outbox.connections.transaction(asyncio.get_running_loop().time() + 60) as session:
             assert await store.outbox._claiming.claim(session, relay.owner, relay.lanes, 100, NOON)
             yield
         return

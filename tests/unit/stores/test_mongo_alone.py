@@ -18,7 +18,7 @@ from postroom.contracts.outbox import Buried, Claim, Published, Retry, Settlemen
 from postroom.contracts.store import Store
 from postroom.message import Message
 from postroom.stores.mongo import MongoStore
-from postroom.stores.mongo.claim_without_transactions import ClaimWithoutTransactions
+from postroom.stores.mongo.claim import ClaimWithoutTransactions
 from postroom.testing.contracts._case import LEASE, MINUTE, NOON, SECOND, Relay, a_message, a_relay, put, statuses
 from postroom.testing.journal import Delivery, Name, Run, check
 
@@ -137,7 +137,7 @@ async def test_who_dies_between_two_writes_leaves_nothing_that_is_not_made_good(
     flying = {
         record.seq: _name(record.message) for record in await store.ops.find(Query()) if record.status == "sending"
     }
-    unmarked = await store._shelves.claim.find({"mark": None}).to_list()
+    unmarked = await store.outbox.collections.claim.find({"mark": None}).to_list()
     undecided = {flying[seq] for claim in unmarked for seq in claim["seqs"]}
     await Life(store, sent, tries, "successor").successor()
     records = {_name(record.message): record for record in await store.ops.find(Query())}
@@ -174,7 +174,7 @@ async def test_what_comes_into_the_line_while_it_is_read_is_not_overtaken(
     """The reader is past the place of the first when it comes, and meets the second."""
     first, second = await put(store, "a", "a")
     relay = await a_relay(store)
-    read = store._flow._claiming._read
+    read = store.outbox._claiming._read
     looks: list[int] = []
 
     async def late(*args: Any) -> Any:
@@ -185,7 +185,7 @@ async def test_what_comes_into_the_line_while_it_is_read_is_not_overtaken(
             for lane, line in lines.items()
         }
 
-    monkeypatch.setattr(store._flow._claiming, "_read", late)
+    monkeypatch.setattr(store.outbox._claiming, "_read", late)
     assert await relay.seqs() == [first, second]
     assert len(looks) == 2
 
@@ -230,7 +230,7 @@ async def test_a_claim_that_came_too_late_and_stayed_is_in_nobodys_way(
     async def meanwhile(self: ClaimWithoutTransactions, claims: Any, held: Any) -> None:
         if not taken:
             taken.append(await a_relay(store, "relay-b", now=LATER))
-            await self._shelves.claim.insert_many(claims)
+            await self.collections.claim.insert_many(claims)
             raise Died
         await insert(self, claims, held)
 

@@ -22,7 +22,7 @@ from postroom.config.tables import TableNames
 from postroom.contracts.transport import Delivery, Identity
 from postroom.errors import SchemaMismatch, StoreError, StoreUnavailable
 from postroom.stores import open_store
-from postroom.stores.mongo import inbox_rows
+from postroom.stores.mongo import inbox as mongo_inbox
 from postroom.testing.contracts._case import a_message
 from postroom.testing.contracts.inbox import an_event
 
@@ -107,7 +107,7 @@ async def test_remembering_second_after_other_work_is_the_database_away(desk: Mo
 
 @pytest.mark.parametrize("how", ["transaction", "blocking"])
 async def test_nobody_waits_for_ever(desk: MongoDesk, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
-    monkeypatch.setattr(inbox_rows, "PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr(mongo_inbox, "PATIENCE_SECONDS", 0.3)
 
     def second() -> None:
         with desk.store.blocking() as tx:

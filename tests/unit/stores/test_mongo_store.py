@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 import pytest
-from postroom.stores.mongo.server import Session
 from pymongo import MongoClient
 from pymongo.errors import WriteError
 
+from postroom.config.tables import TableNames
 from postroom.contracts.ops import Query
 from postroom.contracts.outbox import Buried, Claim
 from postroom.errors import ConfigError, DuplicateMessage, SchemaMismatch, StoreError, StoreUnavailable
@@ -21,6 +21,7 @@ from postroom.message import Message
 from postroom.stores.mongo import MongoStore
 from postroom.stores.mongo.careful_claim import CarefulClaim
 from postroom.stores.mongo.collections import among
+from postroom.stores.mongo.connections import Session
 from postroom.stores.mongo.settle import Settling
 from postroom.stores.mongo.watch import news
 from postroom.stores.selection import Choice
@@ -115,7 +116,7 @@ async def test_the_lines_are_looked_up_by_their_index(store: MongoStore, mongo_d
     with MongoClient[dict[str, Any]](mongo_database) as client:
         database = client.get_default_database()
         before = {each["name"]: each["accesses"]["ops"] for each in database["outbox"].aggregate([{"$indexStats": {}}])}
-        assert await store._flow._claiming._read(None, [0, 1], 9)
+        assert await store.outbox._claiming._read(None, [0, 1], 9)
         after = {each["name"]: each["accesses"]["ops"] for each in database["outbox"].aggregate([{"$indexStats": {}}])}
     assert after["line_1_seq_1"] > before["line_1_seq_1"]
 
@@ -124,7 +125,7 @@ async def test_a_watch_whose_database_is_dropped_says_so(store: MongoStore) -> N
     stands = asyncio.Event()
     watching = asyncio.create_task(store.outbox.watch(stands.set))
     await stands.wait()
-    await store._server.client.drop_database(store._server.database.name)
+    await store.outbox.connections.client.drop_database(store.outbox.connections.database.name)
     with pytest.raises(StoreUnavailable):
         async with asyncio.timeout(10):
             await watching
@@ -144,11 +145,22 @@ async def test_settling_is_no_news(store: MongoStore) -> None:
     """Else a busy relay would wake itself, and the others, once for every message that it sent."""
     await put(store, *("a" for _ in range(5)))
     relay = await a_relay(store)
-    async with await store._server.database.watch(news(store._shelves), max_await_time_ms=200) as stream:
+    async with await store.outbox.connections.database.watch(
+        news(store.outbox.collections), max_await_time_ms=200
+    ) as stream:
         await relay.settle(await relay.claim())
         assert await stream.try_next() is None
         await put(store, "b")
         assert await stream.try_next() is not None
+
+
+async def test_a_known_id_is_refused_in_a_transaction_of_the_stores_own_too(store: MongoStore) -> None:
+    message = a_message()
+    await store.outbox.put([message])
+    with pytest.raises(DuplicateMessage):
+        async with store.outbox.transaction() as handle:
+            await handle.write([message], TableNames())
+    assert len(await store.ops.find(Query())) == 1
 
 
 @pytest.mark.parametrize("url", ["mongodb://db", "mongodb://db:27017/", "mongodb://user:secret@db?replicaSet=rs0"])
@@ -164,6 +176,15 @@ def test_an_option_of_ours_that_says_nothing_we_know_is_refused(option: str) -> 
         ConfigError, match=f"{option}, which Postroom does not know; there are postroom_transactions=on or off"
     ):
         MongoStore(f"mongodb://db/shop?w=1&{option}")
+
+
+async def test_without_transactions_there_is_no_inbox() -> None:
+    async with MongoStore("mongodb://app:secret@db/shop?postroom_transactions=off") as store:
+        with pytest.raises(
+            ConfigError, match="needs transactions, and postroom_transactions=off is in its URL"
+        ) as refused:
+            _ = store.inbox
+    assert "secret" not in str(refused.value)
 
 
 async def test_a_server_that_is_away_is_unavailable_in_one_sentence() -> None:
@@ -231,15 +252,15 @@ async def test_a_key_that_is_freed_while_it_is_walked_past_moves_again(
     dead, waiting = await put(store, "a", "a")
     claims = await relay.claim(limit=1)
     await relay.settle_each(claims, {dead: Buried("REJECTED")})
-    shelve = CarefulClaim._shelve
+    put_aside = CarefulClaim._put_aside
     discarded: list[int] = []
 
     async def meanwhile(self: CarefulClaim, session: Session, lane: int, choice: Choice) -> None:
         if choice.behind and not discarded:
             discarded.append(await store.ops.discard(Query(status="dead")))
-        await shelve(self, session, lane, choice)
+        await put_aside(self, session, lane, choice)
 
-    monkeypatch.setattr(CarefulClaim, "_shelve", meanwhile)
+    monkeypatch.setattr(CarefulClaim, "_put_aside", meanwhile)
     came = await relay.seqs() or await relay.seqs()
     assert discarded == [1]
     assert came == [waiting], "it came at once, or with the next claim"

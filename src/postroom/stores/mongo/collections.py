@@ -125,11 +125,12 @@ def bare(moment: datetime) -> datetime:
 
 
 def zoned(moment: datetime | None) -> datetime | None:
-    """The other way."""
+    """The moment with its zone, UTC, as the contracts have it."""
     return None if moment is None else moment.replace(tzinfo=UTC)
 
 
 def among(values: Collection[object]) -> Document:
+    """The condition that a field has one of these values."""
     return {"$in": list(values)}
 
 

@@ -56,8 +56,7 @@ class MongoOutbox(Part):
 
     @in_transaction
     async def put(self, session: Session, messages: Sequence[Message]) -> None:
-        with translated(messages):
-            await _write(self.connections, session, messages, self.collections.tables)
+        await _write(self.connections, session, messages, self.collections.tables)
 
     async def claim(
         self,
@@ -137,15 +136,15 @@ class Later:
     async def write_all(self) -> None:
         """Write what was put, in that order."""
         for messages, tables in self.waiting:
-            with translated(messages):
-                await _write(self.connections, None, messages, tables)
+            await _write(self.connections, None, messages, tables)
 
 
 async def _write(connections: Connections, session: Session, messages: Sequence[Message], tables: TableNames) -> None:
     if messages:
         collections = Collections(connections, tables)
         counter = await reserve(collections, len(messages))
-        await collections.outbox.insert_many(documents(messages, counter), session=session)
+        with translated(messages):
+            await collections.outbox.insert_many(documents(messages, counter), session=session)
 
 
 def _mark(settlement: Settlement, at: datetime) -> Document:

@@ -118,7 +118,8 @@ def _numbered(documents: Sequence[Document], counter: Document) -> list[UpdateOn
 
 
 def _rest(found: Document, seq: int, counter: Document) -> Document:
-    """What it lacks. What it has stays as it was written, but for a payload or headers that are no text yet."""
+    """The fields that this document lacks. What it has stays as it was written, but for a payload or headers that are no text
+    yet."""
     written: datetime = counter["at"]
     if isinstance(found["_id"], ObjectId):
         written = found["_id"].generation_time.replace(tzinfo=None)
