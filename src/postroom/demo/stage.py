@@ -1,13 +1,14 @@
-"""What is told of the books: a line for what happened, a few words for why a message is where it is."""
+"""The story as lines on stdout, for pipes, logs and CI; and what there is to tell of the books."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
-from postroom.cli.demo.books import Books
-from postroom.cli.demo.shop import Order, is_told, order_of
 from postroom.contracts.outbox import Record
+from postroom.demo.books import Books, Fact
+from postroom.demo.shop import Order, is_told, order_of
 
 
 class Line(NamedTuple):
@@ -22,6 +23,72 @@ class Line(NamedTuple):
     def __str__(self) -> str:
         about = f"#{self.order.number:<2} {self.order.customer:<7} {self.order.amount:>5,}  " if self.order else ""
         return f"{self.who:<8}  {about}{self.what}"
+
+
+class Stage:
+    """Tells the story, in lines on stdout."""
+
+    pace = 0.0
+    """How many seconds a moment takes. 0: nobody watches."""
+
+    def __init__(self) -> None:
+        self.fallen: set[str] = set()
+        """The relays that are dead."""
+        self._fault = ""
+
+    def open(self) -> AbstractContextManager[object]:
+        """The curtain: what is shown while it is open is put in order after it."""
+        return nullcontext()
+
+    def scene(self, title: str) -> None:
+        """Begin another part of the story."""
+        _write(f"\n{title}")
+
+    def strike(self, fault: str, now: str = "") -> None:
+        """A fault strikes, and this is how it stands now; told again while it lasts."""
+        # How long a lease still lasts is nothing for a log.
+        if self._fault != fault:
+            _write(f"  !! {fault}{now and f': {now}'}")
+        self._fault = fault
+
+    def mend(self, how: str) -> None:
+        """The fault is over."""
+        _write(f"  ok {how}")
+
+    def tell(self, line: Line) -> None:
+        """Something happened."""
+        _write(f"  {line}")
+
+    def show(self, books: Books) -> None:
+        """How the books stand now. Told again and again: too often for a log."""
+
+    def dwell(self, books: Books) -> None:
+        """Nothing can move without a person: how the books stand."""
+        titles = ("#", "CUSTOMER", "AMOUNT", "STATUS", "TRIES", "HANDLED BY", "WHY")
+        _write("\n".join(["", *map(_row, [titles, *(self._cells(record, books) for record in books.records)]), ""]))
+
+    def prove(self, facts: Sequence[Fact]) -> None:
+        """The end: what the stores say."""
+        _write("\nWhat the stores say in the end")
+        for fact in facts:
+            _write(f"  {fact.name:<32} {fact.value:>4}  {'ok ' if fact.fine else 'WRONG'} {fact.remark}".rstrip())
+
+    def _cells(self, record: Record, books: Books) -> tuple[str, ...]:
+        order, handlers = order_of(record.message), " ".join(handlers_of(record, books))
+        about = (str(order.number), order.customer, f"{order.amount:,}", record.status, str(record.attempts))
+        return (*about, handlers, why(record, books, self.fallen))
+
+
+def _row(cells: tuple[str, ...]) -> str:
+    number, customer, amount, status, tries, handlers, about = cells
+    return f"{number:>2}  {customer:<8}  {amount:>6}  {status:<9}  {tries:>5}  {handlers:<16}  {about}".rstrip()
+
+
+def _write(text: str) -> None:
+    print(text, flush=True)
+
+
+# ── what is told of the books ──
 
 
 def handlers_of(record: Record, books: Books) -> list[str]:
