@@ -10,8 +10,7 @@ from pathlib import Path
 from postroom.cli.run import run
 from postroom.cli.session import Session
 from postroom.contracts.inbox import InboxStore
-from postroom.integrations.django.addresses import store_url
-from postroom.integrations.django.conf import conf
+from postroom.integrations.django.conf import conf, store_url
 from postroom.integrations.django.inbox import DjangoInbox
 
 PROGRAM = "manage.py postroom"
