@@ -8,8 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from postroom.errors import UnknownHandle
-from postroom.handles.handle import Async, AsyncHandle, Handle, Sync, SyncHandle
-from postroom.handles.hints import hint
+from postroom.handles.handle import Async, AsyncHandle, Handle, Sync, SyncHandle, hint
 
 __all__ = ["Async", "AsyncHandle", "Handle", "Sync", "SyncHandle", "handle_for"]
 
@@ -18,7 +17,7 @@ KNOWN = {
     ("aiosqlite.core", "Connection"): "sqlite:AiosqliteHandle",
     ("psycopg", "Connection"): "psycopg:PsycopgHandle",
     ("psycopg", "AsyncConnection"): "psycopg:AsyncPsycopgHandle",
-    ("psycopg2.extensions", "connection"): "psycopg2:Psycopg2Handle",
+    ("psycopg2.extensions", "connection"): "psycopg:Psycopg2Handle",
     ("asyncpg.connection", "Connection"): "asyncpg:AsyncpgHandle",
     ("asyncpg.pool", "PoolConnectionProxy"): "asyncpg:AsyncpgHandle",
     ("pymysql.connections", "Connection"): "mysql:PyMySQLHandle",

@@ -10,7 +10,7 @@ from postroom.config.tables import TableNames
 from postroom.errors import NotInTransaction, UnknownHandle
 from postroom.handles import nearby
 from postroom.handles.errors import translated
-from postroom.handles.whole import whole
+from postroom.handles.handle import whole
 from postroom.message import Message
 from postroom.stores.sql.insert import Dialect, Statement, put_statements
 

@@ -8,11 +8,17 @@ from typing import Any
 
 from postroom.config.tables import TableNames
 from postroom.errors import DuplicateMessage, SchemaMismatch, StoreError
-from postroom.handles import mysql_errors as mysql
 from postroom.message import Message
 
 COLUMNS = ("type", "id", "time", "key", "payload", "body", "content_type", "headers", "aggregate", "topic", "due_at")
 """Some of those that a message is written to; at least one of them is always missed first."""
+MYSQL_DRIVERS = ("pymysql", "MySQLdb", "asyncmy", "aiomysql")
+
+
+class MySQL:
+    """The errors of MariaDB and MySQL that are about us, by number."""
+
+    DUPLICATE, NO_TABLE, NO_COLUMN = 1062, 1146, 1054
 
 
 class translated:  # noqa: N801 - reads as a sentence: `with translated(messages, tables):`
@@ -54,13 +60,12 @@ def _meaning(
             return _missing(error, tables) if str(error).startswith("no such table") else _different_if(error, tables)
         case 2067:  # SQLITE_CONSTRAINT_UNIQUE
             return _sqlite_duplicate(error, messages, tables)
-        case mysql.NO_TABLE:
+        case MySQL.NO_TABLE:
             return _missing(error, tables)
-        case mysql.NO_COLUMN:
-            return _different(tables) if mysql.is_about_our_columns(error, COLUMNS) else None
-        case mysql.DUPLICATE:
-            found = mysql.duplicate(error, messages, tables)
-            return _duplicate(*found, messages) if found else None
+        case MySQL.NO_COLUMN:
+            return _different(tables) if _is_about_our_columns(error) else None
+        case MySQL.DUPLICATE:
+            return _mysql_duplicate(error, messages, tables)
     return None
 
 
@@ -72,7 +77,7 @@ def _driver_error(exc: BaseException) -> tuple[BaseException, str | int | None]:
         for name in ("sqlstate", "pgcode", "sqlite_errorcode"):
             if code := getattr(below, name, None):
                 found = below, code
-        if number := mysql.number_of(below):
+        if number := _mysql_number(below):
             found = below, number
         below = getattr(below, "orig", None) or below.__cause__
     return found
@@ -124,6 +129,30 @@ def _postgres_duplicate(error: BaseException, messages: Sequence[Message], table
     detail = getattr(facts, "message_detail", None) or getattr(facts, "detail", None) or ""
     value = re.search(r"\)=\((.*)\)", detail, re.DOTALL)
     return _duplicate(column, value[1] if value else None, messages)
+
+
+def _mysql_number(error: BaseException) -> int | None:
+    """The number that MariaDB or MySQL gave it, when it is one of their drivers'."""
+    if type(error).__module__.partition(".")[0] not in MYSQL_DRIVERS or not error.args:
+        return None
+    number = error.args[0]
+    return number if isinstance(number, int) else None
+
+
+def _mysql_duplicate(error: BaseException, messages: Sequence[Message], tables: TableNames) -> StoreError | None:
+    found = re.search(rf"(?s)entry '(.*)' for key '(?:\w+\.)?{tables.name()}_(id_key|idempotency)'", str(error))
+    if found is None:
+        return None
+    column = "id" if found[2] == "id_key" else "idempotency_key"
+    # A long value is cut in the text: then nobody is named.
+    values = [value for message in messages if (value := str(getattr(message, column))) == found[1]]
+    return _duplicate(column, values[0] if values else None, messages)
+
+
+def _is_about_our_columns(error: BaseException) -> bool:
+    """Does the table lack a column that we write? A trigger of the user's may look for others."""
+    found = re.search(r"column '(?:\w+\.)*(\w+)'", str(error))
+    return found is not None and found[1] in COLUMNS
 
 
 def _duplicate(column: str, value: str | None, messages: Sequence[Message]) -> DuplicateMessage:

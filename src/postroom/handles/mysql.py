@@ -9,7 +9,7 @@ from typing import Any
 from postroom.config.tables import TableNames
 from postroom.errors import NotInTransaction
 from postroom.handles.errors import translated
-from postroom.handles.whole import are_several, whole, whole_async
+from postroom.handles.handle import are_several, whole, whole_async
 from postroom.message import Message
 from postroom.stores.sql.insert import put_in_mysql
 

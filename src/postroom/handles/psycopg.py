@@ -1,4 +1,4 @@
-"""psycopg's `Connection` and `AsyncConnection`."""
+"""psycopg's `Connection` and `AsyncConnection`, and psycopg2's `connection`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from postroom.stores.sql.insert import put_statement
 
 if TYPE_CHECKING:
     import psycopg
+    from psycopg2.extensions import connection
 
 IDLE, ACTIVE, INERROR = 0, 1, 3
 """libpq's PGTransactionStatusType, the same in every driver on it."""
@@ -58,6 +59,25 @@ class AsyncPsycopgHandle:
         with translated(messages, tables):
             for row in statement.rows:
                 await cursor.execute(statement.sql, row)
+
+
+@dataclass(slots=True)
+class Psycopg2Handle:
+    """A connection of psycopg2, which begins by itself before the user's first statement."""
+
+    connection: connection
+
+    def check(self) -> None:
+        """Raise NotInTransaction when the connection is idle, or its transaction has failed."""
+        remedy = "with connection.autocommit = False write your data first, which begins one, then put"
+        check_status(self.connection.get_transaction_status(), "psycopg2", remedy)
+
+    def write(self, messages: Sequence[Message], tables: TableNames) -> None:
+        """Write the messages, a thousand in a round trip."""
+        statement = put_statement("postgres", "format", tables, messages)
+        with translated(messages, tables), self.connection.cursor() as cursor:
+            for row in statement.rows:
+                cursor.execute(statement.sql, row)
 
 
 @cache

@@ -10,18 +10,19 @@ from __future__ import annotations
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from postroom.config.tables import TableNames
 from postroom.errors import NotInTransaction, UnknownHandle
 from postroom.handles.commits import Owed, news_of_connection, news_of_session, owed_by_connection, owed_by_session
 from postroom.handles.errors import translated
-from postroom.handles.savepoints import begin, check_savepoint, note_begun, sqlite_driver
-from postroom.handles.whole import whole
+from postroom.handles.handle import whole
 from postroom.message import Message
 from postroom.stores.sql.insert import Dialect, put_statements
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+    from sqlalchemy.engine import Transaction
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
     from sqlalchemy.orm import Session, scoped_session
 
@@ -136,18 +137,18 @@ def write(connection: Connection, messages: Sequence[Message], tables: TableName
             "take an engine without it for this transaction."
         )
     if dialect == "sqlite":
-        check_savepoint(connection)
+        _check_savepoint(connection)
     if not messages:
         return  # exec_driver_sql would run the statement once, without parameters
     statements = put_statements(dialect, style, tables, messages)
     several = len(messages) > 1 if dialect == "sqlite" else dialect == "mysql" and len(statements) > 1
     if several and dialect == "sqlite":
-        begin(connection)
+        _begin(connection)
     with translated(messages, tables), whole(connection.exec_driver_sql, several=several):
         for statement in statements:
             connection.exec_driver_sql(statement.sql, list(statement.rows))
     if dialect == "sqlite":
-        note_begun(connection)
+        _note_begun(connection)
 
 
 def _language(connection: Connection) -> tuple[Dialect, Style]:
@@ -165,7 +166,7 @@ def commits_by_itself(connection: Connection) -> bool:
     """Whether AUTOCOMMIT is on, in which SQLAlchemy's transaction is one in name only."""
     if connection.dialect.name == "sqlite":
         # A driver that begins nothing is fine when the user did, as in SQLAlchemy's recipe for SQLite.
-        driver = sqlite_driver(connection)
+        driver = _sqlite_driver(connection)
         begins = driver.isolation_level is not None and getattr(driver, "autocommit", False) is not True
         return not begins and not driver.in_transaction
     if DIALECTS[connection.dialect.name] == "mysql":
@@ -179,3 +180,55 @@ def _not_in_transaction(kind: str, remedy: str) -> NotInTransaction:
     return NotInTransaction(
         f"The SQLAlchemy {kind} is not in a transaction, so the message would not commit with your data: {remedy}."
     )
+
+
+# ── savepoints on SQLite: whether a transaction is open below the outermost of them ──
+#
+# Python's sqlite3 runs its own BEGIN before an INSERT, but not before a SAVEPOINT. A savepoint with no BEGIN before it is the
+# whole transaction, and its RELEASE commits, though SQLAlchemy still believes that it can roll back. SQLite itself cannot be
+# asked which of the two it is, so what is not known to be right is refused.
+
+_begun: WeakSet[Transaction] = WeakSet()
+"""Transactions in which a message was put outside all savepoints: the driver has run its BEGIN for them."""
+
+
+def _check_savepoint(connection: Connection) -> None:
+    """Raise NotInTransaction where the end of a savepoint may commit the message. For SQLite alone."""
+    if not connection.in_nested_transaction() or connection.get_transaction() in _begun:
+        return
+    if not _begins_before_savepoints(connection):
+        raise NotInTransaction(
+            "The SQLAlchemy connection is in a SAVEPOINT, and sqlite3 may have run no BEGIN before it: the end of the "
+            "savepoint would then commit the message, even if your transaction is rolled back. Create the engine with "
+            'connect_args={"autocommit": False} (Python 3.12 and later) or with the two events of '
+            "docs/how-to/use-with-sqlalchemy.md, or put before the savepoint."
+        )
+
+
+def _begin(connection: Connection) -> None:
+    """Begin as the driver would before the first row, since it would not before a savepoint."""
+    driver = _sqlite_driver(connection)
+    if not driver.in_transaction:
+        connection.exec_driver_sql(f"BEGIN {driver.isolation_level or ''}")
+
+
+def _note_begun(connection: Connection) -> None:
+    """Remember, after a message was written, that the transaction has begun, unless that was in a savepoint."""
+    root = connection.get_transaction()
+    if root is not None and not connection.in_nested_transaction():
+        _begun.add(root)
+
+
+def _begins_before_savepoints(connection: Connection) -> bool:
+    """Whether the engine is set up so that a BEGIN runs before the first savepoint."""
+    driver = _sqlite_driver(connection)
+    if getattr(driver, "autocommit", None) is False:
+        return True
+    # SQLAlchemy's recipe: the driver begins nothing, a listener does. A listener alone may be there for anything.
+    return driver.isolation_level is None and bool(connection.dispatch.begin)
+
+
+def _sqlite_driver(connection: Connection) -> Any:
+    """The connection of the standard library, which aiosqlite wraps."""
+    driver: Any = connection.connection.driver_connection
+    return getattr(driver, "_conn", driver)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from postroom.config.tables import TableNames
 from postroom.errors import NotInTransaction
 from postroom.handles.errors import translated
-from postroom.handles.whole import whole, whole_async
+from postroom.handles.handle import whole, whole_async
 from postroom.message import Message
 from postroom.stores.sql.insert import put_statement
 

@@ -23,15 +23,12 @@ from rich.console import Console
 from tests.unit.cli.running import Desk
 from tests.unit.cli.terminal import on_a_terminal, plain
 
-from postroom.cli.demo.books import Books, read
-from postroom.cli.demo.consumers import WRITES
-from postroom.cli.demo.picture import Banner, picture
-from postroom.cli.demo.place import Place
-from postroom.cli.demo.proof import PLANTS, facts_of, plant, problems
-from postroom.cli.demo.shop import CreditRefused, Order, Shop
-from postroom.cli.demo.tables import tables_of
-from postroom.cli.demo.telling import Line
-from postroom.contracts.ops import Record, Status
+from postroom.contracts.outbox import Record, Status
+from postroom.demo.books import PLANTS, Books, facts_of, plant, problems, read
+from postroom.demo.database import Database
+from postroom.demo.live import Banner, picture
+from postroom.demo.shop import WRITES, CreditRefused, Order, Shop
+from postroom.demo.stage import Line
 from postroom.message import Message
 from postroom.testing.waiting import until
 
@@ -137,18 +134,18 @@ def what_the_stores_say(file: Path, *plants: str) -> str:
     """The books of a shop where every order was handled as promised, after this was done to them."""
 
     async def told() -> str:
-        place = Place(f"sqlite:///{file}", quiet=True)
-        async with tables_of(place), place.open() as store:
-            with closing(Shop(place, "r1")) as shop, closing(place.connect()) as connection:
-                for order in ORDERS:
-                    shop.take(order)
+        async with Database(f"sqlite:///{file}") as database, database.tables():
+            shop = Shop(database, "r1")
+            for order in ORDERS:
+                shop.take(order)
+                with database.transaction() as connection:
                     for statement in WRITES.values():
-                        connection.execute(place.sql(statement), order)
-                with pytest.raises(CreditRefused):
-                    shop.take(Order(3, "edsger", 9_999))
-                for what in plants:
-                    plant(place, what)
-                return problems(facts_of(as_handled(await read(place, connection, store, store.inbox))))
+                        connection.execute(database.sql(statement), order)
+            with pytest.raises(CreditRefused):
+                shop.take(Order(3, "edsger", 9_999))
+            for what in plants:
+                plant(database, what)
+            return problems(facts_of(as_handled(await read(database, Counter()))))
 
     return asyncio.run(told())
 

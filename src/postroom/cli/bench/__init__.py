@@ -5,27 +5,37 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from dataclasses import replace
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import click
 
-from postroom.cli.bench.counter import Counter
+from postroom.cli.bench import measure
+from postroom.cli.bench.measure import Latency, Load, Rate
 from postroom.cli.bench.place import Place
-from postroom.cli.bench.report import Report, write_report
 from postroom.cli.options import store_options
-from postroom.cli.output import write_json
+from postroom.cli.output import Column, write, write_json, write_table
 from postroom.cli.session import Session
+from postroom.clock import monotonic
 from postroom.config.values import RelayConfig
-from postroom.contracts.ops import Query
-from postroom.contracts.store import Store
-from postroom.ops import measure
-from postroom.ops.measure import Load
+from postroom.contracts.outbox import Query, Store
 from postroom.text import without_trace
 from postroom.transports import open_publisher
 from postroom.urls import redact
 
 LATENCY_SECONDS = 5
 """How long the latency is looked at."""
+EVERY_SECONDS = 0.1
+"""How often the line on the terminal is rewritten, at most."""
+COLUMNS = (
+    Column("PHASE"),
+    Column("MESSAGES", right=True),
+    Column("TIME", right=True),
+    Column("RATE", right=True),
+    Column("", style="dim", flexible=True),
+)
 
 
 @click.command(short_help="Measure how fast a store and a transport are.")
@@ -110,7 +120,109 @@ async def _bench(place: Place, target: str, load: Load, config: RelayConfig, rat
 
 async def _check(store: Store, load: Load) -> None:
     """A rate means nothing when messages were refused."""
-    if dead := (await store.ops.counts()).by_status.get("dead", 0):
-        (one,) = await store.ops.find(Query(status="dead", limit=1))
+    if dead := (await store.counts()).by_status.get("dead", 0):
+        (one,) = await store.find(Query(status="dead", limit=1))
         said = f"{one.last_error_code}: {without_trace(one.last_error or '')}".rstrip(": ")
         raise click.ClickException(f"{dead:,} of {load.messages:,} messages did not get through ({said})")
+
+
+class Counter:
+    """How far a phase has come: called with how many are done, it rewrites a line on stderr, if that is a terminal."""
+
+    def __init__(self, doing: str, total: int) -> None:
+        self._doing, self._total = doing, total
+        self._shown = 0.0
+        self._shows = sys.stderr.isatty()
+
+    def __call__(self, done: int) -> None:
+        now = monotonic()
+        if self._shows and now - self._shown > EVERY_SECONDS:
+            self._shown = now
+            self._write(f"{self._doing} {done:,} of {self._total:,}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._shows:
+            self._write("")
+
+    def _write(self, text: str) -> None:
+        sys.stderr.write(f"\r\033[K{text}")
+        sys.stderr.flush()
+
+
+# ── what it found ──
+
+
+@dataclass(slots=True, kw_only=True)
+class Report:
+    """Where, with what, and what came out. A phase that was left out is None."""
+
+    store: str
+    to: str
+    load: Load
+    config: RelayConfig
+    fill: Rate | None = None
+    drain: Rate | None = None
+    latency: Latency | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """One object, its phases by name."""
+        return {
+            "store": self.store,
+            "to": self.to,
+            "messages": self.load.messages,
+            "keys": self.load.keys,
+            "size": self.load.size,
+            "batch": self.config.first_batch,
+            "batch_max": self.config.largest_batch,
+            "concurrency": self.config.concurrency,
+            "fill": _rate_as_json(self.fill),
+            "drain": _rate_as_json(self.drain),
+            "latency": _latency_as_json(self.latency),
+        }
+
+
+def write_report(report: Report) -> None:
+    """The table."""
+    load = report.load
+    write(f"{report.store} to {report.to}: {load.size:,} bytes a message, {load.keys:,} keys")
+    write_table(COLUMNS, list(_rows(report)))
+
+
+def _rows(report: Report) -> Iterator[Sequence[str]]:
+    if report.fill:
+        yield _row("fill", report.fill, "a thousand in a transaction")
+    if report.drain:
+        yield _row("drain", report.drain, f"{report.config.concurrency} batches of {_size(report.config)} at once")
+    if (latency := report.latency) is not None:
+        p50, p99, most = (f"{1000 * each:.1f} ms" for each in _figures(latency))
+        said = f"p50 {p50}, p99 {p99}, longest {most}, from the commit to the answer"
+        yield _row("latency", Rate(len(latency.took), latency.seconds), said)
+
+
+def _size(config: RelayConfig) -> str:
+    first, largest = config.first_batch, config.largest_batch
+    return f"{first:,}" if first == largest else f"{first:,} to {largest:,}"
+
+
+def _row(phase: str, rate: Rate, said: str) -> Sequence[str]:
+    return (phase, f"{rate.messages:,}", f"{rate.seconds:.2f} s", f"{rate.per_second:,.0f}/s", said)
+
+
+def _figures(latency: Latency) -> tuple[float, float, float]:
+    return latency.percentile(50), latency.percentile(99), latency.took[-1]
+
+
+def _rate_as_json(rate: Rate | None) -> dict[str, Any] | None:
+    if rate is None:
+        return None
+    return {"messages": rate.messages, "seconds": round(rate.seconds, 6), "per_second": round(rate.per_second, 1)}
+
+
+def _latency_as_json(latency: Latency | None) -> dict[str, Any] | None:
+    if latency is None:
+        return None
+    p50, p99, most = (round(1000 * each, 3) for each in _figures(latency))
+    return {"messages": len(latency.took), "p50_ms": p50, "p99_ms": p99, "max_ms": most}

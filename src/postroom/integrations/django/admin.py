@@ -15,8 +15,7 @@ from postroom.contracts.ops import Query
 from postroom.durations import format_duration
 from postroom.errors import PostroomError
 from postroom.inbox.inbox import RETENTION_DEFAULT
-from postroom.integrations.django.addresses import store_url
-from postroom.integrations.django.conf import conf
+from postroom.integrations.django.conf import conf, store_url
 from postroom.integrations.django.models import OutboxMessage
 from postroom.ops.words import count
 from postroom.stores import open_store

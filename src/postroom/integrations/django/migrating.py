@@ -6,23 +6,27 @@ So `postroom init` and `manage.py migrate` find what the other has made, and do 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from django.core.management.base import CommandError
 from django.db import router
 from django.db.migrations.operations.base import Operation
 
+from postroom.clock import utcnow
 from postroom.config.tables import TableNames
-from postroom.errors import ConfigError, MissingDependency, PostroomError
-from postroom.integrations.django.addresses import store_url, unsupported
-from postroom.integrations.django.awaiting import Lent, at_once
-from postroom.integrations.django.conf import conf
-from postroom.integrations.django.dropping import drop
+from postroom.errors import ConfigError, MissingDependency, PostroomError, StoreError
+from postroom.integrations.django.conf import conf, store_url, unsupported
+from postroom.ops.words import count
+from postroom.stores.sql.drop import drop_statements
 from postroom.stores.sql.files import backquoted, rename
 from postroom.stores.sql.migrations import steps
+from postroom.stores.sql.times import microseconds
 from postroom.urls import redact
+
+Result = TypeVar("Result")
 
 PACKAGES = {
     "sqlite": "postroom.stores.sqlite",
@@ -55,7 +59,7 @@ class MakeTables(Operation):
     def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:  # noqa: ARG002 - the same
         if _is_ours(app_label, schema_editor):
             with _told():
-                drop(schema_editor, conf().tables)
+                _drop(schema_editor, conf().tables)
 
 
 def _is_ours(app_label: str, schema_editor: Any) -> bool:
@@ -85,31 +89,36 @@ def _write_down(schema_editor: Any, tables: TableNames) -> None:
 
 
 def _sqlite(connection: Any, tables: TableNames, shown: str) -> None:
-    from postroom.stores.sqlite.schema import migrate
+    from postroom.stores.sqlite.schema import Schema
 
-    migrate(connection.connection, tables, None, shown)
+    Schema(tables, None).migrate(connection.connection, microseconds(utcnow()), shown)
 
 
 def _postgres(connection: Any, tables: TableNames, shown: str) -> None:
     try:
-        from postroom.stores.postgres.schema import PostgresSchema
+        from postroom.stores.postgres.schema import Schema
     except ImportError as exc:
         raise MissingDependency(
             "PostgreSQL needs the driver psycopg 3, which is not installed: run `pip install 'postroom[postgres]'`.",
             extra="postgres",
         ) from exc
-    at_once(PostgresSchema(Lent(connection), tables, None, shown).migrate())
+    _at_once(Schema(tables, None).migrate(_Awaitable.of(connection), shown))
 
 
 def _mysql(connection: Any, tables: TableNames, shown: str) -> None:
     try:
-        from postroom.stores.mysql.schema import MySQLSchema
+        from postroom.stores.mysql.schema import Schema
     except ImportError as exc:
         raise MissingDependency(
             "MariaDB and MySQL need the driver asyncmy, which is not installed: run `pip install 'postroom[mysql]'`.",
             extra="mysql",
         ) from exc
-    at_once(MySQLSchema(Lent(connection), tables, None, shown).migrate())
+    from postroom.stores.sql.mysql_server import version_of
+
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT version()")
+        ((said,),) = cursor.fetchall()
+    _at_once(Schema(tables, None).migrate(_Awaitable.of(connection), version_of(said, shown), shown))
 
 
 MAKERS: dict[str, Callable[[Any, TableNames, str], None]] = {
@@ -135,3 +144,109 @@ def _told() -> Any:
     except PostroomError as exc:
         remedy = '`POSTROOM = {"TABLE_PREFIX": "postroom"}` in your settings'
         raise CommandError(INIT.sub(remedy, str(exc))) from exc
+
+
+# ── backwards: the tables are taken away, unless something would be lost with them ──
+
+
+def _drop(schema_editor: Any, tables: TableNames) -> None:
+    """Take the tables away; StoreError where a message was not delivered yet, or the inbox remembers one."""
+    connection = schema_editor.connection
+    if not schema_editor.collect_sql:
+        _require_empty(connection, tables)
+    for statement in drop_statements(tables):
+        schema_editor.execute(backquoted(statement) if connection.vendor == "mysql" else statement, params=None)
+
+
+def _require_empty(connection: Any, tables: TableNames) -> None:
+    there = connection.introspection.table_names()
+    if tables.name() in there:
+        undelivered = _number(connection, tables.name(), "outcome IS NULL OR outcome = 'dead'")
+        if undelivered:
+            raise StoreError(
+                f"The outbox holds {count(undelivered, 'message')} that nobody has received yet: let `manage.py postroom relay "
+                "--drain` carry them, or give them up with `manage.py postroom discard`. The tables are left as they are."
+            )
+    if tables.name("inbox") in there:
+        remembered = _number(connection, tables.name("inbox"), "true")
+        if remembered:
+            raise StoreError(
+                f"The inbox remembers {count(remembered, 'message')}, which would be handled again if they came again: if that "
+                f"is right, empty the table {tables.name('inbox')} first. The tables are left as they are."
+            )
+
+
+def _number(connection: Any, table: str, condition: str) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT count(*) FROM {connection.ops.quote_name(table)} WHERE {condition}")  # noqa: S608 - a checked name
+        return int(cursor.fetchone()[0])
+
+
+# ── Django's connection, as the stores' code for async drivers takes one. Nothing here ever waits for a loop ──
+
+
+def _at_once(coroutine: Coroutine[Any, Any, Result]) -> Result:
+    """Run a coroutine that only awaits what is below: it never has to wait, so no event loop is needed."""
+    try:
+        coroutine.send(None)
+    except StopIteration as exc:
+        result: Result = exc.value
+        return result
+    coroutine.close()
+    raise AssertionError("it waited for something")
+
+
+@dataclass(slots=True)
+class _Awaitable:
+    """A connection of Django: with psycopg's `execute` and asyncmy's `cursor`, as far as the making of tables needs them."""
+
+    connection: Any
+
+    @classmethod
+    def of(cls, connection: Any) -> Any:
+        """For a function that says it wants the driver's own."""
+        return cls(connection)
+
+    @property
+    def info(self) -> Any:
+        """What psycopg, 3 or 2, says of the connection."""
+        return self.connection.connection.info
+
+    def cursor(self) -> _AwaitableCursor:
+        return _AwaitableCursor(self.connection)
+
+    async def execute(self, query: Any, parameters: Sequence[Any] | None = None, **_: bool) -> _AwaitableCursor:
+        cursor = self.cursor()
+        # As in psycopg; what may be prepared is left to Django.
+        await cursor.execute(_text(query), parameters)
+        return cursor
+
+
+class _AwaitableCursor:
+    """What was found is fetched at once: the cursor of Django's is closed again."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._rows: list[tuple[Any, ...]] = []
+
+    async def execute(self, sql: str, parameters: Sequence[Any] | None = None) -> None:
+        with self._connection.cursor() as cursor:
+            cursor.execute(sql, parameters)
+            self._rows = list(cursor.fetchall()) if cursor.description else []
+
+    async def fetchall(self) -> list[tuple[Any, ...]]:
+        return self._rows
+
+    async def fetchone(self) -> tuple[Any, ...] | None:
+        return self._rows[0] if self._rows else None
+
+
+def _text(query: Any) -> str:
+    """What psycopg takes for a query: a text, bytes, or a thing of its own."""
+    match query:
+        case str():
+            return query
+        case bytes():
+            return query.decode()
+    composed: str = query.as_string(None)
+    return composed

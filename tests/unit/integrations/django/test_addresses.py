@@ -65,7 +65,7 @@ CODE = """if True:
     import json
     from django.db import connections
     from postroom import ConfigError
-    from postroom.integrations.django.addresses import store_url
+    from postroom.integrations.django.conf import store_url
     said = {}
     for alias in connections.settings:
         try:

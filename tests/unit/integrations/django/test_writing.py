@@ -178,7 +178,7 @@ def test_a_function_of_a_relay_gets_a_connection_again_after_one_broke(postgres_
         import psycopg
         from django.db import DatabaseError
         from postroom.integrations.django import fresh_connections
-        from postroom.integrations.django.addresses import store_url
+        from postroom.integrations.django.conf import store_url
 
         @fresh_connections
         def count(message):

@@ -7,20 +7,19 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
-from postroom.cli.demo.opening import opened
-from postroom.cli.demo.place import Place
-from postroom.cli.demo.plain import PlainStage
-from postroom.cli.demo.proof import facts_of, plant, problems
-from postroom.cli.demo.stage import Stage
-from postroom.cli.demo.story import play
-from postroom.cli.demo.tables import clean as drop_what_is_left
+from postroom.cli.notes import say
 from postroom.cli.session import Session
+from postroom.demo.books import facts_of, plant, problems
+from postroom.demo.database import Database
+from postroom.demo.stage import Stage
+from postroom.demo.story import play
+from postroom.demo.world import opened
 from postroom.errors import ConfigError
 from postroom.transports import known_scheme
 from postroom.urls import redact
@@ -74,45 +73,51 @@ def demo(context: click.Context, plain: bool, store: str | None, to: str | None,
     if clean:
         if store is None:
             raise click.UsageError("--clean needs --store: without it, nothing is left behind.")
-        asyncio.run(drop_what_is_left(Place(store)))
+        asyncio.run(_clean(store))
         return
-    with _place(store) as place:
+    with _place(store) as (url, told):
         try:
-            wrong = asyncio.run(_demo(place, to, _stage(plain=plain)))
+            wrong = asyncio.run(_demo(Database(url, told), to, _stage(plain=plain)))
         except asyncio.CancelledError:
             raise click.Abort from None
     if wrong:
         raise click.ClickException(f"That must never happen, please report it: {wrong}")
 
 
-async def _demo(place: Place, to: str | None, stage: Stage) -> str:
+async def _clean(store: str) -> None:
+    async with Database(store, say) as database:
+        await database.clean()
+
+
+async def _demo(database: Database, to: str | None, stage: Stage) -> str:
     """Play, and prove; what is wrong."""
     if (task := asyncio.current_task()) is not None:
         # A stop, or a terminal that is closed, ends it as Ctrl-C does: the tables and the relay go first.
         for number in (signal.SIGTERM, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    async with opened(place, to, stage) as world:
+    async with database, opened(database, to, stage) as world:
         await play(world)
         if what := os.environ.get(PLANT):
-            plant(place, what)
+            plant(database, what)
         facts = facts_of(await world.read())
         stage.prove(facts)
         return problems(facts)
 
 
 @contextmanager
-def _place(store: str | None) -> Iterator[Place]:
+def _place(store: str | None) -> Iterator[tuple[str, Callable[[str], object]]]:
+    """The URL to play on, and who is told of what was removed there: nobody, where the place itself is gone afterwards."""
     if store is not None:
-        yield Place(store)
+        yield store, say
         return
     with tempfile.TemporaryDirectory(prefix="postroom-demo-") as folder:
-        yield Place(f"sqlite:///{Path(folder) / 'shop.db'}", quiet=True)
+        yield f"sqlite:///{Path(folder) / 'shop.db'}", str
 
 
 def _stage(*, plain: bool) -> Stage:
     if plain or not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
-        return PlainStage()
-    from postroom.cli.demo.live import LiveStage
+        return Stage()
+    from postroom.demo.live import LiveStage
 
     stage = LiveStage()
     stage.pace = float(os.environ.get(PACE, stage.pace))

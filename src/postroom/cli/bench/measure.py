@@ -8,14 +8,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from math import ceil
 from typing import TYPE_CHECKING
 
 from postroom.clock import monotonic
+from postroom.contracts.transport import Envelope, Outcome, Sent, TransportCapabilities
 from postroom.errors import TransportUnavailable
 from postroom.events import BatchClaimed, BatchSettled, Event, LanesTaken, Listeners
 from postroom.message import Message
-from postroom.ops.timed import Timed
 from postroom.relay import Relay, Route
 
 if TYPE_CHECKING:
@@ -166,3 +167,34 @@ async def _put_steadily(producer: Store, load: Load, rate: int, tell: Tell) -> d
         committed[message.id] = monotonic()
         tell(number + 1)
     return committed
+
+
+class Timed:
+    """A publisher that notes when each message was confirmed, and passes everything on to another one."""
+
+    def __init__(self, publisher: Publisher, expected: int) -> None:
+        self._publisher, self._expected = publisher, expected
+        self.sent: dict[object, float] = {}
+        """The moment each message was first confirmed, by its id."""
+        self.all = asyncio.Event()
+        """Set once as many as expected are."""
+
+    @property
+    def capabilities(self) -> TransportCapabilities:
+        return self._publisher.capabilities
+
+    async def open(self) -> None:
+        await self._publisher.open()
+
+    async def publish(self, batch: Sequence[Envelope], *, timeout: timedelta) -> Sequence[Outcome]:
+        outcomes = await self._publisher.publish(batch, timeout=timeout)
+        now = monotonic()
+        for envelope, outcome in zip(batch, outcomes, strict=True):
+            if isinstance(outcome, Sent):
+                self.sent.setdefault(envelope.message.id, now)
+        if len(self.sent) >= self._expected:
+            self.all.set()
+        return outcomes
+
+    async def close(self) -> None:
+        await self._publisher.close()

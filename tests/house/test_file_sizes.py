@@ -1,0 +1,52 @@
+"""A source file is one thing to read: neither too long for one sitting, nor so short that one opens ten for a thought."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src/postroom"
+LINES_MIN, LINES_MAX = 30, 450
+
+SHORT = {
+    "__main__.py": "Python asks for it: `python -m postroom`",
+    "clock.py": "the two clocks, which everything imports, and tests replace",
+    "integrations/django/apps.py": "Django asks for it",
+    "integrations/django/migrations/0001_outbox_and_inbox.py": "Django asks for it",
+    "stores/sqlite/doctor.py": "what doctor asks of a store is in its doctor.py, in every store",
+    "transports/nats/doctor.py": "what doctor asks of a transport is in its doctor.py, in every transport",
+}
+"""Files that are short for a reason."""
+
+NOT_YET = {
+    "inbox/opening.py", "relay/deadlines.py", "relay/process.py", "stores/connection_names.py", "stores/mongo/drop.py",
+    "stores/mysql/drop.py", "stores/mysql/watch.py", "stores/postgres/drop.py", "stores/postgres/rows.py", "stores/sql/drop.py",
+    "stores/sql/texts.py", "stores/sqlite/drop.py", "testing/contracts/schema.py",
+}  # fmt: skip
+"""Short without a reason. This list only ever shrinks."""
+
+TOO_LONG = {"stores/memory.py"}
+"""Longer than they should be. This list only ever shrinks."""
+
+
+@cache
+def lines() -> dict[str, int]:
+    """How many lines each module has, by its path below the source's folder."""
+    return {str(file.relative_to(SOURCE)): len(file.read_text().splitlines()) for file in SOURCE.rglob("*.py")}
+
+
+def test_no_file_is_too_long() -> None:
+    assert {name for name, count in lines().items() if count > LINES_MAX} <= TOO_LONG
+
+
+def test_no_file_is_too_short() -> None:
+    """A package's `__init__` says what the package is, and may be as short as that."""
+    short = {name for name, count in lines().items() if count < LINES_MIN and not name.endswith("__init__.py")}
+    assert short <= SHORT.keys() | NOT_YET
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_a_file_that_is_short_for_a_reason_is_still_short(name: str) -> None:
+    assert lines()[name] < LINES_MIN
