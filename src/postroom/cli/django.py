@@ -9,9 +9,9 @@ from pathlib import Path
 
 from postroom.cli.run import run
 from postroom.cli.session import Session
-from postroom.contracts.inbox import InboxStore
+from postroom.contracts.store import Store
 from postroom.integrations.django.conf import conf, store_url
-from postroom.integrations.django.inbox import DjangoInbox
+from postroom.integrations.django.inbox import DjangoStore
 
 PROGRAM = "manage.py postroom"
 INIT = re.compile(r"`postroom init [^`]*`")
@@ -33,15 +33,15 @@ class DjangoSession(Session):
         self._alias = alias
 
     @asynccontextmanager
-    async def inbox_store(self) -> AsyncIterator[InboxStore]:
-        """The inbox's side of the store, with Django's own transactions for sync handlers."""
-        async with super().inbox_store() as inner:
+    async def store(self, *, reading: bool = False) -> AsyncIterator[Store]:
+        """The store, with Django's own transactions for sync handlers."""
+        async with super().store(reading=reading) as inner:
             # Another --store is not the database that Django's transactions are on.
             if self.settings.store != self.given["store"]:
                 yield inner
                 return
-            async with DjangoInbox(inner, self._alias, self.settings.tables) as inbox:
-                yield inbox
+            async with DjangoStore(inner, self._alias, self.settings.tables) as store:
+                yield store
 
     def worded(self, sentence: str) -> str:
         """What is to be typed, as it is typed here."""

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from postroom.contracts.outbox import Lane, Query, Record
+from postroom.contracts.lanes import Lane
+from postroom.contracts.ops import Query, Record
 from postroom.demo.database import Database
 from postroom.demo.shop import EFFECTS, Deliveries, Order, is_told, order_of
 
@@ -85,14 +86,14 @@ async def read(database: Database, deliveries: Deliveries) -> Books:
     # Deliveries and effects first: whatever they tell of was put before, so that its message is found.
     noted = deliveries.copy()
     placed, effects = await asyncio.to_thread(own)
-    counts = await database.inbox.counts()
+    counts = await database.store.inbox.counts()
     return Books(
         orders=placed,
         effects=effects,
         deliveries=noted,
         handled={name: counts.get(name, {}).get("handled", 0) for name in EFFECTS},
-        records=await database.store.find(Query()),
-        lanes=await database.store.lanes(),
+        records=await database.store.ops.find(Query()),
+        lanes=await database.store.lanes.all(),
     )
 
 

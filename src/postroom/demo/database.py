@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, Self
 
 from postroom.config.tables import TableNames
 from postroom.errors import ConfigError, PostroomError, StoreUnavailable
-from postroom.stores import drop_tables, open_inbox_store, open_store, sqlite_path
+from postroom.stores import open_store
+from postroom.stores.sqlite.url import path_of
 from postroom.urls import redact, split_scheme
 
 TABLES = TableNames(prefix="postroom_demo")
@@ -45,7 +46,7 @@ DIALECTS = {"sqlite": SQLITE, "postgresql": POSTGRES, "postgres": POSTGRES}
 
 
 class Database:
-    """Postroom's stores on it, and transactions for SQL of our own. *say* is given what a person should know afterwards."""
+    """Postroom's store on it, and transactions for SQL of our own. *say* is given what a person should know afterwards."""
 
     def __init__(self, url: str, say: Callable[[str], object] = str) -> None:
         scheme = split_scheme(url)[0]
@@ -55,9 +56,8 @@ class Database:
                 "postgresql://user@host/database, or leave it out."
             )
         self.url, self._say, self._dialect = url, say, DIALECTS[scheme]
-        self._file = sqlite_path(url) if self._dialect is SQLITE else None
+        self._file = path_of(url) if self._dialect is SQLITE else None
         self.store = open_store(url, tables=TABLES)
-        self.inbox = open_inbox_store(url, tables=TABLES)
 
     async def __aenter__(self) -> Self:
         return self
@@ -67,14 +67,13 @@ class Database:
 
     async def close(self) -> None:
         """Let go of all connections."""
-        await self.inbox.close()
         await self.store.close()
 
     @contextmanager
     def transaction(self) -> Iterator[Any]:
         """Yield a connection of the database's own driver. Commit at the end, unless something is raised."""
         try:
-            with self.inbox.blocking() as transaction:
+            with self.store.inbox.blocking() as transaction:
                 yield transaction.handle
         except Exception as exc:
             if type(exc).__module__.partition(".")[0] not in {"sqlite3", "psycopg"}:
@@ -97,7 +96,7 @@ class Database:
                 f"was killed; when none runs, drop them with `postroom demo --store {redact(self.url)} --clean`."
             )
         try:
-            await self.store.migrate()
+            await self.store.schema.migrate()
             await self._create()
             yield
         finally:
@@ -107,7 +106,7 @@ class Database:
         """Drop what the demo made, if it is there. Ours go first: who finds Postroom's tables finds all of them."""
         if await asyncio.to_thread(self._has_tables):
             await asyncio.to_thread(self._run, [f"DROP TABLE IF EXISTS {{{name}}}" for name in SCHEMA])
-            await drop_tables(self.url, TABLES)
+            await self.store.schema.drop()
             self._say(f"Dropped the tables {TABLES.prefix}… from {redact(self.url)}.")
 
     def _has_tables(self) -> bool:
@@ -122,7 +121,7 @@ class Database:
             await asyncio.to_thread(self._run, [each.replace("{serial}", self._dialect.serial) for each in made])
         except StoreUnavailable as exc:
             # Without Postroom's tables there are none of ours: what is called so now is somebody else's, and stays.
-            await drop_tables(self.url, TABLES)
+            await self.store.schema.drop()
             said = f"{exc.__cause__ or exc}".partition("\n")[0].rstrip(".")
             raise DemoFailed(f"The demo cannot make its tables in {redact(self.url)}: {said}.") from exc
 

@@ -14,7 +14,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from postroom.contracts.outbox import Record, Status
+from postroom.contracts.ops import Record, Status
 from postroom.demo.books import Books, Fact
 from postroom.demo.shop import is_told, order_of
 from postroom.demo.stage import Line, Stage, handlers_of, why

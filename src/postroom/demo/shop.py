@@ -88,7 +88,7 @@ def worker_of(name: str, database: Database, *, broker: str, run: str, deliverie
 
     received = open_consumer(broker, ConsumerOptions(group=f"postroom-demo-{name}-{run}"))
     consumer: Any = Noting(received, name, kind, deliveries)
-    return InboxWorker(inbox, database.inbox, consumer)
+    return InboxWorker(inbox, database.store, consumer)
 
 
 class Noting:

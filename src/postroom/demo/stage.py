@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
-from postroom.contracts.outbox import Record
+from postroom.contracts.ops import Record
 from postroom.demo.books import Books, Fact
 from postroom.demo.shop import Order, is_told, order_of
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from postroom.clock import utcnow
-from postroom.contracts.outbox import Query
+from postroom.contracts.ops import Query
 from postroom.demo.books import Books
 from postroom.demo.shop import Order
 from postroom.demo.stage import Line
@@ -98,7 +98,7 @@ async def _a_message_is_poison(world: World, relay: RelayProcess) -> None:
     await relay.tell(refused=None)
     stage.tell(Line("person", "mends what was wrong with it", style="cyan"))
     await world.pause(2)
-    await world.database.store.requeue(Query(ids=[parked.record(POISON).message.id]))
+    await world.database.store.ops.requeue(Query(ids=[parked.record(POISON).message.id]))
     stage.tell(Line("person", "postroom requeue --status dead", style="cyan"))
     await _all_is_done(world)
     stage.mend("released: both of Barbara's orders went, in order")

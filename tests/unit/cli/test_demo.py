@@ -23,7 +23,7 @@ from rich.console import Console
 from tests.unit.cli.running import Desk
 from tests.unit.cli.terminal import on_a_terminal, plain
 
-from postroom.contracts.outbox import Record, Status
+from postroom.contracts.ops import Record, Status
 from postroom.demo.books import PLANTS, Books, facts_of, plant, problems, read
 from postroom.demo.database import Database
 from postroom.demo.live import Banner, picture

@@ -20,7 +20,8 @@ from postroom.cli.output import Column, write, write_json, write_table
 from postroom.cli.session import Session
 from postroom.clock import monotonic
 from postroom.config.values import RelayConfig
-from postroom.contracts.outbox import Query, Store
+from postroom.contracts.ops import Query
+from postroom.contracts.store import Store
 from postroom.text import without_trace
 from postroom.transports import open_publisher
 from postroom.urls import redact
@@ -120,8 +121,8 @@ async def _bench(place: Place, target: str, load: Load, config: RelayConfig, rat
 
 async def _check(store: Store, load: Load) -> None:
     """A rate means nothing when messages were refused."""
-    if dead := (await store.counts()).by_status.get("dead", 0):
-        (one,) = await store.find(Query(status="dead", limit=1))
+    if dead := (await store.ops.counts()).by_status.get("dead", 0):
+        (one,) = await store.ops.find(Query(status="dead", limit=1))
         said = f"{one.last_error_code}: {without_trace(one.last_error or '')}".rstrip(": ")
         raise click.ClickException(f"{dead:,} of {load.messages:,} messages did not get through ({said})")
 

@@ -20,9 +20,8 @@ from postroom.config.tables import TableNames
 from postroom.errors import ConfigError, MissingDependency, PostroomError, StoreError
 from postroom.integrations.django.conf import conf, store_url, unsupported
 from postroom.ops.words import count
-from postroom.stores.sql.drop import drop_statements
 from postroom.stores.sql.files import backquoted, rename
-from postroom.stores.sql.migrations import steps
+from postroom.stores.sql.migrations import drop_statements, steps
 from postroom.stores.sql.times import microseconds
 from postroom.urls import redact
 
@@ -76,6 +75,47 @@ def _make(schema_editor: Any, tables: TableNames) -> None:
     else:
         connection.ensure_connection()
         MAKERS[connection.vendor](connection, tables, _shown(connection))
+
+
+def _write_down(schema_editor: Any, tables: TableNames) -> None:
+    schema_editor.collected_sql.append(
+        "-- To be read. Let `manage.py migrate` run it: what is there already is left out, and what was done is written "
+        f"into {tables.name('schema')}, by which Postroom knows the tables."
+    )
+    for step in steps(PACKAGES[schema_editor.connection.vendor]):
+        script = rename(step.sql, tables)
+        schema_editor.collected_sql.append(backquoted(script) if schema_editor.connection.vendor == "mysql" else script)
+
+
+def _sqlite(connection: Any, tables: TableNames, shown: str) -> None:
+    from postroom.stores.sqlite.schema import migrate
+
+    migrate(connection.connection, tables, None, shown)
+
+
+def _postgres(connection: Any, tables: TableNames, shown: str) -> None:
+    try:
+        from postroom.stores.postgres.schema import PostgresSchema
+    except ImportError as exc:
+        raise MissingDependency(
+            "PostgreSQL needs the driver psycopg 3, which is not installed: run `pip install 'postroom[postgres]'`.",
+            extra="postgres",
+        ) from exc
+    _at_once(PostgresSchema(_Lent(connection), tables, None, shown).migrate())
+
+
+def _mysql(connection: Any, tables: TableNames, shown: str) -> None:
+    try:
+        from postroom.stores.mysql.schema import MySQLSchema
+    except ImportError as exc:
+        raise MissingDependency(
+            "MariaDB and MySQL need the driver asyncmy, which is not installed: run `pip install 'postroom[mysql]'`.",
+            extra="mysql",
+        ) from exc
+    _at_once(MySQLSchema(_Lent(connection), tables, None, shown).migrate())
+
+
+MAKERS[connection.vendor](connection, tables, _shown(connection))
 
 
 def _write_down(schema_editor: Any, tables: TableNames) -> None:
@@ -220,6 +260,18 @@ class _Awaitable:
         # As in psycopg; what may be prepared is left to Django.
         await cursor.execute(_text(query), parameters)
         return cursor
+
+
+class _Lent:
+    """Lends Django's connection to a part of a store: what the part does is in the transaction that is open there."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = _Awaitable.of(connection)
+
+    async def run(self, work: Callable[[Any], Any]) -> Any:
+        return await work(self._connection)
+
+    ask = run
 
 
 class _AwaitableCursor:
