@@ -40,7 +40,7 @@ ONLY_IN_ONE_TRANSPORT = {
     "kafka": {"offsets", "partitions", "subscription"},
     "memory": {"broker"},
     "nats": {"interest", "streams"},
-    "redis_streams": {"add_script", "confirmation", "pending", "server"},
+    "redis_streams": {"pending", "server"},
     "sqs": {"acknowledging", "polling", "request_plan"},
 }
 
