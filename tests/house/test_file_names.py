@@ -41,7 +41,7 @@ ONLY_IN_ONE_TRANSPORT = {
     "memory": {"broker"},
     "nats": {"interest", "streams"},
     "redis_streams": {"pending", "server"},
-    "sqs": {"acknowledging", "polling", "request_plan"},
+    "sqs": {"acknowledging", "polling"},
 }
 
 
