@@ -35,7 +35,7 @@ IN_A_TRANSPORT = {
     "receiver", "inflight", "doctor",
 }  # fmt: skip
 ONLY_IN_ONE_TRANSPORT = {
-    "amqp": {"inspection", "management"},
+    "amqp": set(),
     "http": {"open_requests", "public_ip", "responses", "signature"},
     "kafka": {"offsets", "partitions", "subscription"},
     "memory": {"broker"},
