@@ -31,7 +31,7 @@ ONLY_IN_ONE_STORE = {
     "sqlite": {"file", "writer"},
 }
 IN_A_TRANSPORT = {
-    "__init__", "url", "connection", "producer", "encoding", "decoding", "outcomes", "batch", "publisher", "consumer",
+    "__init__", "url", "connection", "encoding", "decoding", "outcomes", "batch", "publisher", "consumer",
     "receiver", "inflight", "doctor",
 }  # fmt: skip
 ONLY_IN_ONE_TRANSPORT = {
