@@ -16,20 +16,25 @@ from collections.abc import Iterator, Sequence
 from postroom.contracts.transport import KEY_STOPPED, NOT_STARTED, Outcome, Sent
 
 
-def following(keys: Sequence[str | None]) -> dict[int, int]:
-    """Return, for each message that is not the last of its key, the next message of that key.
+def by_key(keys: Sequence[str | None]) -> tuple[list[int], dict[int, int]]:
+    """Return the first message of each key, with all that have none; and for each message the next of its key, if there is one.
 
-    >>> following(["a", None, "a", None, "b", "a"])
-    {0: 2, 2: 5}
+    >>> by_key(["a", None, "a", "b", "a"])
+    ([0, 1, 3], {0: 2, 2: 4})
     """
+    first: list[int] = []
+    following: dict[int, int] = {}
     latest: dict[str, int] = {}
-    found: dict[int, int] = {}
     for place, key in enumerate(keys):
-        if key is not None:
-            if key in latest:
-                found[latest[key]] = place
-            latest[key] = place
-    return found
+        if key is None:
+            first.append(place)
+            continue
+        if (earlier := latest.get(key)) is None:
+            first.append(place)
+        else:
+            following[earlier] = place
+        latest[key] = place
+    return first, following
 
 
 class KeyOrder:
@@ -39,9 +44,7 @@ class KeyOrder:
 
     def __init__(self, keys: Sequence[str | None]) -> None:
         self.outcomes: list[Outcome] = [NOT_STARTED] * len(keys)
-        self._next = following(keys)
-        waiting = set(self._next.values())
-        self.first = [place for place in range(len(keys)) if place not in waiting]
+        self.first, self._next = by_key(keys)
 
     def settle(self, place: int, outcome: Outcome) -> int | None:
         """Note what became of a message. Return the next message of its key, which may go now; None where there is none, or

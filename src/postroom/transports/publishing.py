@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from postroom.clock import monotonic
 from postroom.contracts.transport import Envelope, Outcome, Unavailable
+from postroom.errors import ConfigError
 
 CLOSED = Unavailable("CLOSED", "the publisher is not open")
 MARGIN_SHARE, MARGIN_SECONDS = 0.1, 0.25
@@ -47,6 +48,13 @@ def deadline(timeout: timedelta) -> Deadline:
 def timeout_at(moment: float) -> asyncio.Timeout:
     """Return `asyncio.timeout_at` for a moment of `postroom.clock.monotonic`, which need not be the event loop's clock."""
     return asyncio.timeout(moment - monotonic())
+
+
+def checked_source(source: str) -> str:
+    """Return what a publisher was given as CloudEvents' source. Raises ConfigError where it is empty."""
+    if not source:
+        raise ConfigError("source is empty; CloudEvents needs one, like 'https://shop.example'.")
+    return source
 
 
 class Calls:

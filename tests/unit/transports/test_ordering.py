@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from postroom.contracts.transport import KEY_STOPPED, NOT_STARTED, Failed, Outcome, Rejected, Sent, Unavailable
-from postroom.transports.ordering import KeyOrder, following
+from postroom.transports.ordering import KeyOrder, by_key
 
 SENT, LATE, TOO_LARGE, AWAY = Sent(), Failed("TIMEOUT", unknown=True), Rejected("PAYLOAD_TOO_LARGE"), Unavailable()
 KEYS = st.lists(st.sampled_from([None, "a", "b", "c"]), max_size=12)
@@ -105,5 +105,5 @@ def test_what_is_behind_a_message_is_the_rest_of_its_key(keys: list[str | None])
 
 
 def test_the_next_of_a_key_is_found_and_messages_without_a_key_have_none() -> None:
-    assert following(["a", None, "a", "b", None, "a"]) == {0: 2, 2: 5}
-    assert following([]) == {}
+    assert by_key(["a", None, "a", "b", None, "a"]) == ([0, 1, 3, 4], {0: 2, 2: 5})
+    assert by_key([]) == ([], {})

@@ -9,9 +9,10 @@ from datetime import timedelta
 import pytest
 
 from postroom.contracts.transport import Envelope, Outcome, Sent
+from postroom.errors import ConfigError
 from postroom.message import Message
 from postroom.transports import publishing
-from postroom.transports.publishing import CLOSED, GRACE_SECONDS, Calls, Deadline, deadline, timeout_at
+from postroom.transports.publishing import CLOSED, GRACE_SECONDS, Calls, Deadline, checked_source, deadline, timeout_at
 
 BATCH = [Envelope(Message("order.paid", key="a", data=number)) for number in range(3)]
 SENT = Sent()
@@ -192,3 +193,9 @@ async def test_closing_waits_for_a_task_that_outlives_its_call(calls: Calls, bro
     await closing
     assert task.done()
     await calls.close()
+
+
+def test_an_empty_source_is_refused() -> None:
+    assert checked_source("https://shop.example") == "https://shop.example"
+    with pytest.raises(ConfigError, match="source is empty"):
+        checked_source("")

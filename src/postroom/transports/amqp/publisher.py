@@ -16,7 +16,7 @@ from postroom.transports.amqp.connection import TROUBLE, ProducerConnection, in_
 from postroom.transports.amqp.encoding import Encoding
 from postroom.transports.amqp.outcomes import STEPS, away, not_let_in, words_of
 from postroom.transports.amqp.url import AmqpUrl, read
-from postroom.transports.publishing import Calls, Deadline
+from postroom.transports.publishing import Calls, Deadline, checked_source
 
 OPEN_SECONDS = 5.0
 IDLE_MAX = 8
@@ -35,14 +35,12 @@ class AmqpPublisher:
     """
 
     def __init__(self, url: str, *, source: str = "postroom") -> None:
-        if not source:
-            raise ConfigError("source is empty; CloudEvents needs one, like 'https://shop.example'.")
         self._address = read(url)
         if self._address.bindings:
             raise ConfigError(
                 f"{self._address.shown} has a binding, which is for receivers; say routing_key=… instead."
             )
-        self._encoding = Encoding(source)
+        self._encoding = Encoding(checked_source(source))
         self._idle: list[ProducerConnection] = []
         self._calls = Calls()
 

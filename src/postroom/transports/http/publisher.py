@@ -30,7 +30,7 @@ from postroom.transports.http.outcomes import cut, outcome_of, read_retry_after
 from postroom.transports.http.public_ip import NotPublic, PublicResolver, is_literal, is_public
 from postroom.transports.http.signature import read_secret
 from postroom.transports.ordering import KeyOrder
-from postroom.transports.publishing import CLOSED, Calls, Deadline, timeout_at
+from postroom.transports.publishing import CLOSED, Calls, Deadline, checked_source, timeout_at
 from postroom.urls import HIDDEN, redact, secrets_in
 
 CONCURRENCY_DEFAULT = 16
@@ -66,14 +66,12 @@ class HttpPublisher:
     ) -> None:
         if concurrency < 1:
             raise ConfigError(f"concurrency is {concurrency}; give 1 or more.", concurrency=concurrency)
-        if not source:
-            raise ConfigError("source is empty; CloudEvents needs one, like 'https://shop.example'.")
         self._url, self._authorization = _read_url(url)
         if public_only and self._authorization:
             raise ConfigError(f"{redact(url)} has a user in it; with public_only give the URL without one.")
         self._secrets = secrets_in(url)
         """What is hidden of the URL: a receiver that does not know a path likes to repeat it."""
-        self._source = source
+        self._source = checked_source(source)
         self._keys = [read_secret(secret) for secret in ([secrets] if isinstance(secrets, str) else secrets)]
         self._public_only = public_only
         self._concurrency = concurrency

@@ -30,7 +30,7 @@ from postroom.transports.kafka.outcomes import (
     outcome_of,
     stopped_by,
 )
-from postroom.transports.ordering import following
+from postroom.transports.ordering import by_key
 
 ROOM_SECONDS = 0.05
 LOOK_EVERY = 64
@@ -112,8 +112,8 @@ class Batch:
         was held up by that. *open_producer* is told whether messages go alone."""
         if not self._refused and not self._held_up:
             return
-        next_of_key = following([message.key for message, _ in self._batch])
-        before = {later: earlier for earlier, later in next_of_key.items()}
+        _, following = by_key([message.key for message, _ in self._batch])
+        before = {later: earlier for earlier, later in following.items()}
         while (self._refused or self._held_up) and monotonic() < self._until:
             pending = sorted(self._refused | self._held_up)
             held_up, together = self._held_up, dict[int, None]()

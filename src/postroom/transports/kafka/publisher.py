@@ -13,13 +13,13 @@ from confluent_kafka import KafkaException
 
 from postroom.clock import monotonic
 from postroom.contracts.transport import Envelope, Outcome, TransportCapabilities, Unavailable
-from postroom.errors import ConfigError, TransportRefused
+from postroom.errors import TransportRefused
 from postroom.transports.kafka.batch import Batch
 from postroom.transports.kafka.connection import ProducerConnection
 from postroom.transports.kafka.encoding import Encoding
 from postroom.transports.kafka.outcomes import not_answered
 from postroom.transports.kafka.url import read
-from postroom.transports.publishing import Calls, Deadline
+from postroom.transports.publishing import Calls, Deadline, checked_source
 
 OPEN_SECONDS = 5.0
 AT_ONCE = 10_000
@@ -40,10 +40,8 @@ class KafkaPublisher:
     """
 
     def __init__(self, url: str, *, source: str = "postroom") -> None:
-        if not source:
-            raise ConfigError("source is empty; CloudEvents needs one, like 'https://shop.example'.")
         self._settings = read(url)
-        self._encoding = Encoding(source)
+        self._encoding = Encoding(checked_source(source))
         self._idle: deque[ProducerConnection] = deque()
         self._threads: ThreadPoolExecutor | None = None
         self._calls = Calls()

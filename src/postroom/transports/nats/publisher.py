@@ -21,7 +21,7 @@ from postroom.transports.nats.encoding import Encoding
 from postroom.transports.nats.interest import Interest, unread_at
 from postroom.transports.nats.outcomes import NO_RESPONDERS, is_full, never_fits, unanswered_for
 from postroom.transports.nats.url import is_subject, read
-from postroom.transports.publishing import Calls, Deadline
+from postroom.transports.publishing import Calls, Deadline, checked_source
 
 START_SHARE = 0.75
 """Nothing is begun in the last quarter of the time: it would have less of it than the first, and fail for that alone."""
@@ -40,14 +40,12 @@ class NatsPublisher:
     """
 
     def __init__(self, url: str, *, source: str = "postroom") -> None:
-        if not source:
-            raise ConfigError("source is empty; CloudEvents needs one, like 'https://shop.example'.")
         self._settings = read(url)
         if self._settings.subject is not None and not is_subject(self._settings.subject):
             raise ConfigError(
                 f"{self._settings.shown} has a wildcard in its subject; name one subject to send to, like orders.paid."
             )
-        self._encoding = Encoding(source, self._settings.stream)
+        self._encoding = Encoding(checked_source(source), self._settings.stream)
         self._interest = Interest(self._settings)
         self._idle: deque[ProducerConnection] = deque()
         self._calls = Calls()

@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 from postroom.clock import monotonic
 from postroom.contracts.transport import NOT_STARTED, Envelope, Failed, Outcome, TransportCapabilities, Unavailable
 from postroom.errors import ConfigError, TransportRefused, TransportUnavailable
-from postroom.transports.publishing import Calls, Deadline
+from postroom.transports.publishing import Calls, Deadline, checked_source
 from postroom.transports.redis_streams import server
 from postroom.transports.redis_streams.batch import UNWRITABLE, Batch, Chunk, Confirmation, Script
 from postroom.transports.redis_streams.connection import Away, Lost, RedisConnection, pack
@@ -42,10 +42,8 @@ class RedisPublisher:
     """
 
     def __init__(self, url: str, *, source: str = "postroom") -> None:
-        if not source:
-            raise ConfigError("source is empty; CloudEvents needs one, like 'https://shop.example'.")
         self._settings = read(url)
-        self._encoding = Encoding(source)
+        self._encoding = Encoding(checked_source(source))
         self._script = Script(self._settings)
         self._confirmation = Confirmation(self._settings)
         self._connections = ProducerConnections(self._settings, self._confirmation)

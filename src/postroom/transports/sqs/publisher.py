@@ -11,7 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from postroom.clock import monotonic
 from postroom.contracts.transport import Envelope, Failed, Outcome, Rejected, TransportCapabilities, Unavailable
 from postroom.errors import ConfigError
-from postroom.transports.publishing import Calls, Deadline, timeout_at
+from postroom.transports.publishing import Calls, Deadline, checked_source, timeout_at
 from postroom.transports.sqs.batch import AT_ONCE, START_SHARE, Batch, letter_for
 from postroom.transports.sqs.connection import Queue, SqsConnection
 from postroom.transports.sqs.outcomes import NO_TOPIC, of_request
@@ -34,10 +34,8 @@ class SqsPublisher:
     """
 
     def __init__(self, url: str, *, source: str = "postroom") -> None:
-        if not source:
-            raise ConfigError("source is empty; CloudEvents needs one, like 'https://shop.example'.")
         self._address = read(url)
-        self._source = source
+        self._source = checked_source(source)
         self._client = SqsConnection(self._address, connections=CONNECTIONS)
         self._queues: dict[str, tuple[Queue, float]] = {}
         self._calls = Calls()
