@@ -37,7 +37,7 @@ IN_A_TRANSPORT = {
 ONLY_IN_ONE_TRANSPORT = {
     "amqp": set(),
     "http": {"open_requests", "public_ip", "responses", "signature"},
-    "kafka": {"offsets", "partitions", "subscription"},
+    "kafka": {"offsets", "subscription"},
     "memory": {"broker"},
     "nats": {"interest", "streams"},
     "redis_streams": {"pending", "server"},

@@ -13,8 +13,7 @@ from confluent_kafka.admin._metadata import ClusterMetadata, PartitionMetadata
 
 from postroom.clock import monotonic
 from postroom.contracts.transport import Unavailable
-from postroom.transports.kafka.outcomes import NO_SUCH_TOPIC, is_hopeless
-from postroom.transports.kafka.partitions import Partition, lost_brokers, trouble_in
+from postroom.transports.kafka.outcomes import NO_SUCH_TOPIC, Partition, is_hopeless, lost_brokers, trouble_in
 from postroom.transports.kafka.url import LOG
 
 FRESH_SECONDS = 1.0
