@@ -112,6 +112,7 @@ async def test_a_handler_that_cancels_its_own_task_takes_no_other_message_with_i
         handled.append(message.key)
 
     publisher = LocalPublisher(handler)
+    await publisher.open()
     batch = [Envelope(a_message(key=key)) for key in ("a", "a", "b")]
     cancelled, behind, other = await publisher.publish(batch, timeout=timedelta(seconds=5))
     assert isinstance(cancelled, Failed)
@@ -129,15 +130,41 @@ async def hang(message: Message) -> None:
 @pytest.mark.parametrize("handler", [lambda _: time.sleep(0.3), hang], ids=["sync", "async"])
 async def test_a_handler_that_hangs_is_a_failure_with_unknown_effect(handler: Callable[[Message], Any]) -> None:
     publisher = LocalPublisher(handler)
+    await publisher.open()
     (outcome,) = await publisher.publish([Envelope(a_message())], timeout=timedelta(milliseconds=50))
     assert isinstance(outcome, Failed)
     assert (outcome.code, outcome.unknown) == ("TIMEOUT", True)
     await publisher.close()
 
 
+async def test_closing_waits_for_the_function_and_calls_it_no_more() -> None:
+    may_end, called = asyncio.Event(), asyncio.Event()
+
+    async def handler(_: Message) -> str:
+        called.set()
+        await may_end.wait()
+        return "done"
+
+    publisher = LocalPublisher(handler)
+    await publisher.open()
+    batch = [Envelope(a_message(key="a"))]
+    publishing = asyncio.ensure_future(publisher.publish(batch, timeout=timedelta(seconds=20)))
+    await called.wait()
+    closing = asyncio.ensure_future(publisher.close())
+    await asyncio.sleep(0)
+    assert not closing.done()
+    may_end.set()
+    await closing
+    assert publishing.done()
+    assert await publishing == [Sent("done")]
+    (refused,) = await publisher.publish(batch, timeout=timedelta(seconds=20))
+    assert refused == Unavailable("CLOSED", "the publisher is not open")
+
+
 async def test_a_long_line_is_answered_in_time_and_what_was_handled_is_sent() -> None:
     """Else the relay cuts it off, and what was handled counts as failed."""
     publisher = LocalPublisher(lambda _: time.sleep(0.05))
+    await publisher.open()
     loop = asyncio.get_running_loop()
     begin = loop.time()
     batch = [Envelope(a_message(key="a")) for _ in range(20)]
@@ -160,6 +187,7 @@ async def _exit_async(message: Message) -> None:
 @pytest.mark.parametrize("handler", [_exit, _exit_async], ids=["sync", "async"])
 async def test_a_handler_that_asks_to_exit_fails_and_the_relay_goes_on(handler: Callable[[Message], Any]) -> None:
     publisher = LocalPublisher(handler)
+    await publisher.open()
     (outcome,) = await publisher.publish([Envelope(a_message())], timeout=timedelta(seconds=20))
     assert outcome == Failed("HANDLER_ERROR", "SystemExit: 3")
     await publisher.close()
@@ -169,6 +197,7 @@ async def test_handlers_that_never_return_take_no_place_from_the_others() -> Non
     """One bad message never stops another key, however often it hangs. Beyond a limit the route pauses, aloud."""
     over = threading.Event()
     publisher = LocalPublisher(lambda message: message.key == "good" or over.wait(60), concurrency=2)
+    await publisher.open()
 
     async def handle(key: str, timeout: timedelta) -> Outcome:
         (outcome,) = await publisher.publish([Envelope(a_message(key=key))], timeout=timeout)
@@ -200,6 +229,7 @@ def test_a_handler_that_never_returns_does_not_keep_the_process() -> None:
 
         async def main():
             publisher = LocalPublisher(lambda _: time.sleep(3_600))
+            await publisher.open()
             print(await publisher.publish([Envelope(Message("a.b"))], timeout=timedelta(milliseconds=10)))
             await publisher.close()
 

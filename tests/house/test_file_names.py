@@ -22,17 +22,17 @@ ONLY_IN_ONE_STORE = {
     "sqlite": set[str](),
 }
 IN_A_TRANSPORT = {
-    "__init__", "url", "connection", "producer", "encoding", "decoding", "outcomes", "batch", "publisher", "consumer",
+    "__init__", "url", "connection", "encoding", "decoding", "outcomes", "batch", "publisher", "consumer",
     "receiver", "inflight", "doctor",
 }  # fmt: skip
 ONLY_IN_ONE_TRANSPORT = {
-    "amqp": {"inspection", "management"},
-    "http": {"open_requests", "public_ip", "public_resolver", "responses", "signature"},
-    "kafka": {"offsets", "partitions", "subscription"},
+    "amqp": set(),
+    "http": {"open_requests", "public_ip", "responses", "signature"},
+    "kafka": {"offsets", "subscription"},
     "memory": {"broker"},
     "nats": {"interest", "streams"},
-    "redis_streams": {"add_script", "confirmation", "pending", "server"},
-    "sqs": {"acknowledging", "polling", "request_plan"},
+    "redis_streams": {"pending", "server"},
+    "sqs": {"acknowledging", "polling"},
 }
 
 

@@ -15,11 +15,10 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from postroom.clock import monotonic
 from postroom.config import objects
 from postroom.containment import Escaped, contained
 from postroom.contracts.transport import (
-    KEY_STOPPED,
-    NOT_STARTED,
     Envelope,
     Failed,
     Outcome,
@@ -34,10 +33,14 @@ from postroom.message import Message
 from postroom.telemetry.tracing import processing
 from postroom.text import one_line, trace, user_part, without_trace
 from postroom.threads import Threads
+from postroom.transports.ordering import KeyOrder
+from postroom.transports.publishing import Calls, Deadline, timeout_at
 from postroom.urls import split_scheme
 
 log = logging.getLogger(__name__)
 CONCURRENCY_DEFAULT = 16
+START_SHARE = 0.5
+"""Nothing is begun in the second half of the time: what begins in the first has at least as long as the one before it took."""
 ENDED = Failed("HANDLER_ERROR", "the handler cancelled the task that called it", unknown=True)
 TOLD_MAX = 10_000
 """Of so many messages it is remembered that their traceback was shown."""
@@ -61,50 +64,45 @@ class LocalPublisher:
         self._threads = Threads("postroom-local")
         self._room = asyncio.Semaphore(concurrency)
         self._told: set[UUID] = set()
+        self._calls = Calls()
 
     @property
     def capabilities(self) -> TransportCapabilities:
         return TransportCapabilities(name="local", durable=False, ordered=True, batches=False)
 
     async def open(self) -> None:
-        return None
+        self._calls.open()
 
     async def close(self) -> None:
+        await self._calls.close()
         self._threads.close()
 
     async def publish(self, batch: Sequence[Envelope], *, timeout: timedelta) -> Sequence[Outcome]:
-        begin = asyncio.get_running_loop().time()
-        deadline = begin + timeout.total_seconds()
-        # A message begun in the first half has at least as long as the one before it took.
-        last_start = begin + timeout.total_seconds() / 2
-        outcomes: list[Outcome] = [NOT_STARTED] * len(batch)
-        lines: dict[object, list[int]] = {}
-        for place, envelope in enumerate(batch):
-            lines.setdefault(envelope.message.key or envelope.message.id, []).append(place)
+        return await self._calls.run(self._publish, batch, timeout)
 
-        async def handle_line(places: Sequence[int]) -> None:
-            for position, place in enumerate(places):
+    async def _publish(self, batch: Sequence[Envelope], by: Deadline) -> Sequence[Outcome]:
+        order, last_start = KeyOrder([message.key for message, _ in batch]), by.after(START_SHARE)
+
+        async def handle_key(head: int) -> None:
+            place: int | None = head
+            while place is not None:
                 async with self._room:
-                    if asyncio.get_running_loop().time() > last_start:
+                    if monotonic() > last_start:
                         return
                     # R26: if the function ends this very task, this is what became of its message.
-                    outcomes[place] = ENDED
-                    outcomes[place] = await self._handle(batch[place], deadline)
-                if not isinstance(outcomes[place], Sent):
-                    for later in places[position + 1 :]:
-                        outcomes[later] = KEY_STOPPED
-                    return
+                    order.outcomes[place] = ENDED
+                    place = order.settle(place, await self._handle(batch[place], by.until))
 
-        await asyncio.gather(*(handle_line(places) for places in lines.values()), return_exceptions=True)
-        return outcomes
+        await asyncio.gather(*(handle_key(head) for head in order.first), return_exceptions=True)
+        return order.outcomes
 
-    async def _handle(self, envelope: Envelope, deadline: float) -> Outcome:
+    async def _handle(self, envelope: Envelope, until: float) -> Outcome:
         if self._threads.stuck >= STUCK_MAX:
             return Unavailable(
                 "HANDLERS_STUCK", f"{STUCK_MAX} calls of the handler never returned: mend it, and restart"
             )
         try:
-            async with asyncio.timeout_at(deadline):
+            async with timeout_at(until):
                 with contained():
                     return Sent(await self._call(envelope))
         except TimeoutError:

@@ -84,8 +84,10 @@ def _part(*place: str) -> str | None:
     match place:
         case ("transports", "__init__.py"):
             return None
-        case ("transports", name, *_):
+        case ("transports", name, *_) if not name.endswith(".py") or name in {"local.py", "null.py"}:
             return name.removesuffix(".py")
+        case ("transports", *_):
+            return "transports"  # what they share
         case ("relay", *_) | ("retry.py",) | ("contracts", "transport.py"):
             return "relay"
         case ("inbox", *_) | ("contracts", "inbox.py"):

@@ -349,10 +349,10 @@ async def test_heartbeats_go_on_while_it_is_busy_and_while_it_is_idle(amqp_url: 
         while monotonic() - begin < 4:
             outcomes = await publish(publisher, *(message(n) for n in range(500)))
             assert set(kinds(outcomes)) == {"Sent"}
-            lines |= {id(line.wire) for line in publisher._idle}
+            lines |= {id(line.connection) for line in publisher._idle}
         await asyncio.sleep(4)
         assert kinds(await publish(publisher, message(0))) == ["Sent"]
-        lines |= {id(line.wire) for line in publisher._idle}
+        lines |= {id(line.connection) for line in publisher._idle}
     assert len(lines) == 1, "the first connection served to the end"
 
 

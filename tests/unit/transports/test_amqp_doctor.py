@@ -13,8 +13,7 @@ from tests.servers.rabbit import Rabbit
 from tests.servers.rabbit_queues import bind, channel_to, fresh_name, make_exchange, make_queue, remove
 
 from postroom.errors import TransportUnavailable
-from postroom.transports.amqp.doctor import of_nodes, of_queue, weaknesses
-from postroom.transports.amqp.inspection import Inspected
+from postroom.transports.amqp.doctor import Inspected, of_nodes, of_queue, weaknesses
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from postroom.contracts.transport import Envelope, Failed, Outcome, Rejected, Se
 from postroom.errors import ConfigError, MissingDependency
 from postroom.message import Message
 from postroom.transports import open_publisher
-from postroom.transports.http import HttpPublisher, public_resolver
+from postroom.transports.http import HttpPublisher, public_ip
 from postroom.transports.http.outcomes import ERROR_MAX, read_retry_after
 from postroom.transports.http.publisher import RESPONSE_MAX
 from postroom.transports.http.signature import read_secret, sign
@@ -455,7 +455,7 @@ async def test_a_name_is_blocked_when_one_of_its_addresses_is_inside(
 async def test_a_public_name_is_delivered_to_without_showing_the_answer(
     receiver: Receiver, make_publisher: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(public_resolver, "is_public", lambda address: True)
+    monkeypatch.setattr(public_ip, "is_public", lambda address: True)
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     publisher = await make_publisher(f"http://localhost:{receiver.port}/hooks", public_only=True)
     assert await publish_one(publisher) == Sent(204)

@@ -20,7 +20,7 @@ from tests.unit.transports.records import message_in
 from postroom.contracts.transport import KEY_STOPPED, Envelope, Failed, Outcome, Rejected, Sent, Unavailable
 from postroom.errors import ConfigError, TransportRefused, TransportUnavailable
 from postroom.message import Message
-from postroom.transports.kafka import KafkaPublisher, producer
+from postroom.transports.kafka import KafkaPublisher, connection
 from postroom.transports.kafka import url as settings
 
 LONG = timedelta(seconds=20)
@@ -219,7 +219,7 @@ async def test_what_is_unanswered_when_the_time_is_up_may_have_arrived_and_nothi
 ) -> None:
     """In flight are a few requests; all the rest waits inside librdkafka, and must not leave it any more."""
     # However slow this machine is: the broker fell silent just after it had answered, so nobody asks it first.
-    monkeypatch.setattr(producer, "FRESH_SECONDS", 3_600.0)
+    monkeypatch.setattr(connection, "FRESH_SECONDS", 3_600.0)
     with fresh_topic(kafka_broker.url, partitions=1) as topic:
         async with publishing(f"{kafka_broker.url}/{topic}?batch.size=10000") as publisher:
             await publish(publisher, message("first", "a"))

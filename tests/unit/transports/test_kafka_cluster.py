@@ -17,7 +17,7 @@ from postroom.message import Message
 from postroom.relay.routes import Route
 from postroom.transports import open_publisher
 from postroom.transports.kafka import KafkaPublisher
-from postroom.transports.kafka.partitions import Partition, lost_brokers, trouble_in
+from postroom.transports.kafka.outcomes import Partition, lost_brokers, trouble_in
 
 TIMEOUT = timedelta(milliseconds=2500)
 """What a relay gives a send by default."""

@@ -1,17 +1,17 @@
 """RabbitMQ, over AMQP 0-9-1: CloudEvents in headers; every message confirmed, every return a rejection.
 
 ```
-   publish ─▶ a line of its own: one connection, one channel     line.py, wire.py
-              each key is a chain: the next one goes when the     sending.py
-              one before it is confirmed; all chains at once
-              a message that closes the channel is found out,     answers.py
+   publish ─▶ a connection of its own, with one channel           connection.py
+              the next message of a key goes when the one before  batch.py
+              it is confirmed; all keys go side by side
+              a message that closes the channel is found out,     batch.py, outcomes.py
               and the others go again on a new one
 
    receive ─▶ a session: one connection, one channel, one queue   session.py
               what is in hand, and what is due again when         shelf.py
 ```
 
-A line that did not answer in time is cut off, so that nothing leaves it later.
+A connection that did not answer in time is cut off, so that nothing leaves it later.
 """
 
 from postroom.errors import MissingDependency

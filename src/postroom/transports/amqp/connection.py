@@ -1,12 +1,14 @@
-"""Connections and channels of aiormq: made in time, cut off when they must be, and quiet."""
+"""Connections and channels of aiormq: made in time, cut off when they must be, and quiet; and the connection to send by."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from itertools import count
 from typing import Any
 
 import aiormq
@@ -18,6 +20,10 @@ from postroom.clock import monotonic
 CLOSE_SECONDS = 2.0
 BLOCKED_SECONDS = 0.01
 """So long is waited for a word that we have already, or do not."""
+FRESH_SECONDS = 1.0
+"""So long after a confirm the broker is taken to be there: a busy connection is not held up by looking."""
+NOWHERE = "postroom.is-anybody-there"
+"""A routing key that no queue has: what is sent there is confirmed, and dropped."""
 
 LOST = (aiormq.AMQPError, aiormq.exceptions.ChannelInvalidStateError, OSError, EOFError)
 """What aiormq raises of a connection or a channel that is not there any more."""
@@ -117,6 +123,73 @@ class AmqpConnection:
             return behind_us(self.connection.close())
 
 
+class ProducerConnection:
+    """A connection to send by, and its one channel, with confirms. It serves one batch at a time. See `open_producer`."""
+
+    def __init__(self, server: str, connection: AmqpConnection, channel: aiormq.Channel) -> None:
+        self._server, self.connection, self.channel = server, connection, channel
+        self.largest: int | None = None
+        """The largest body that the broker takes, once it refused one."""
+        self._confirmed_at = float("-inf")
+        self._may_ask = True
+        self._name = os.urandom(8).hex()
+        self._numbers = count(1)
+
+    @property
+    def frame_max(self) -> int:
+        return self.connection.frame_max
+
+    def next_id(self) -> str:
+        """An AMQP message id that no other attempt has: aiormq tells by it which message came back."""
+        return f"{self._name}-{next(self._numbers)}"
+
+    def confirmed(self) -> None:
+        """Something was confirmed just now."""
+        self._confirmed_at = monotonic()
+
+    async def look(self, until: float) -> None:
+        """Does the broker take and confirm messages now? Raises TROUBLE when not.
+
+        A broker short of memory or disk answers all but those who publish. So a message is published, to nowhere."""
+        if not self.channel.is_closed and monotonic() - self._confirmed_at <= FRESH_SECONDS:
+            return
+        if self.channel.is_closed:
+            await self.reopen(until)
+        try:
+            await in_time(self._ask(), until, self.connection.cut)
+        except aiormq.exceptions.ChannelAccessRefused:
+            # It may write to its own exchange only. That it said so shows that it is there.
+            self._may_ask = False
+            await self.reopen(until)
+        # A broker without room confirms the first message all the same; that it takes no second one it says before.
+        await self.connection.unblocked(until)
+        self.confirmed()
+
+    async def reopen(self, until: float) -> None:
+        """A new channel instead of one that the broker closed while nothing else was under way."""
+        self.channel = await self.connection.channel(until)
+
+    async def renew(self, until: float) -> None:
+        """A new connection instead of one whose channel was closed under messages: what of these leaves aiormq after the
+        broker forgot the channel costs the connection as well."""
+        self.connection.cut()
+        self.connection = await connect(self._server, until)
+        await self.reopen(until)
+
+    async def _ask(self) -> None:
+        if self._may_ask:
+            await self.channel.basic_publish(b"", routing_key=NOWHERE)
+        else:
+            await self.channel.basic_qos(prefetch_count=1)
+
+    def cut(self) -> None:
+        """End it, and all that is in it, now."""
+        self.connection.cut()
+
+    async def close(self) -> None:
+        await self.connection.close()
+
+
 class _Socket(TransportFactory):
     """Opens the socket as aiormq would, and keeps hold of it."""
 
@@ -166,6 +239,12 @@ async def connect(server: str, until: float) -> AmqpConnection:
             socket.abort()  # a broker that refuses us may leave it open, and aiormq does
             raise
     return AmqpConnection(connection, socket)
+
+
+async def open_producer(server: str, until: float) -> ProducerConnection:
+    """Return a new connection to send by. Raises TROUBLE."""
+    connection = await connect(server, until)
+    return ProducerConnection(server, connection, await connection.channel(until))
 
 
 async def in_time(doing: Any, until: float, give_up: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The sending side: each batch on a line of its own."""
+"""The sending side: each batch on a connection of its own."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from datetime import timedelta
 from aiormq.exceptions import ChannelAccessRefused, ChannelNotFoundEntity
 
 from postroom.clock import monotonic
-from postroom.contracts.transport import Envelope, Outcome, TransportCapabilities, Unavailable
+from postroom.contracts.transport import Envelope, Outcome, TransportCapabilities
 from postroom.errors import ConfigError, TransportRefused
 from postroom.transports.amqp.batch import Batch
-from postroom.transports.amqp.connection import TROUBLE, in_time
+from postroom.transports.amqp.connection import TROUBLE, ProducerConnection, in_time, open_producer
 from postroom.transports.amqp.encoding import Encoding
 from postroom.transports.amqp.outcomes import STEPS, away, not_let_in, words_of
-from postroom.transports.amqp.producer import ProducerConnection, open_line
 from postroom.transports.amqp.url import AmqpUrl, read
+from postroom.transports.publishing import Calls, Deadline, checked_source
 
 OPEN_SECONDS = 5.0
 IDLE_MAX = 8
-"""So many lines are kept for later batches."""
+"""So many connections are kept for later batches."""
 
 
 class AmqpPublisher:
@@ -35,17 +35,14 @@ class AmqpPublisher:
     """
 
     def __init__(self, url: str, *, source: str = "postroom") -> None:
-        if not source:
-            raise ConfigError("source is empty; CloudEvents needs one, like 'https://shop.example'.")
         self._address = read(url)
         if self._address.bindings:
             raise ConfigError(
                 f"{self._address.shown} has a binding, which is for receivers; say routing_key=… instead."
             )
-        self._binding = Encoding(source)
+        self._encoding = Encoding(checked_source(source))
         self._idle: list[ProducerConnection] = []
-        self._under_way: set[asyncio.Future[None]] = set()
-        self._is_open = False
+        self._calls = Calls()
 
     @property
     def capabilities(self) -> TransportCapabilities:
@@ -53,89 +50,73 @@ class AmqpPublisher:
 
     async def open(self) -> None:
         """Look whether the broker answers and the URL's exchange or queue is there. When not, `publish` goes on trying."""
-        self._is_open = True
+        self._calls.open()
         until = monotonic() + OPEN_SECONDS
         shown = self._address.shown
         try:
-            line = await open_line(self._address.server, until)
-            await _check(line, self._address, until)
+            producer = await open_producer(self._address.server, until)
+            await _check(producer, self._address, until)
         except TROUBLE as exc:
             raise not_let_in(exc, shown) from None
-        self._idle.append(line)
+        self._idle.append(producer)
 
     async def publish(self, batch: Sequence[Envelope], *, timeout: timedelta) -> Sequence[Outcome]:
-        if not self._is_open:
-            return [Unavailable("CLOSED", "the publisher is not open")] * len(batch)
-        if not batch:
-            return []
-        seconds = timeout.total_seconds()
-        # A little less than it has, so that the answer is there in time.
-        until = monotonic() + seconds - min(0.1 * seconds, 0.25)
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._under_way.add(done)
-        try:
-            return await self._send(batch, until)
-        finally:
-            self._under_way.discard(done)
-            done.set_result(None)
+        return await self._calls.run(self._publish, batch, timeout)
 
     async def close(self) -> None:
-        self._is_open = False
-        if self._under_way:
-            await asyncio.wait(self._under_way)
-        lines, self._idle = self._idle, []
-        if lines:
-            await asyncio.gather(*(line.close() for line in lines))
+        await self._calls.close()
+        producers, self._idle = self._idle, []
+        if producers:
+            await asyncio.gather(*(producer.close() for producer in producers))
 
-    async def _send(self, batch: Sequence[Envelope], until: float) -> Sequence[Outcome]:
-        now = monotonic()
+    async def _publish(self, batch: Sequence[Envelope], by: Deadline) -> Sequence[Outcome]:
         try:
             # Half of the time, so that there is as much left to send.
-            line = await self._line(now + (until - now) / 2)
+            producer = await self._producer((by.begin + by.until) / 2)
         except TROUBLE as exc:
             return [away(exc, self._address.shown)] * len(batch)
-        sending = Batch(batch, self._address, self._binding, until)
+        sending = Batch(batch, self._address, self._encoding, by.until)
         try:
-            await sending.run(line)
+            await sending.run(producer)
         except BaseException:
-            line.cut()
+            producer.cut()
             raise
-        await self._put_back(line)
+        await self._put_back(producer)
         return sending.outcomes
 
-    async def _line(self, until: float) -> ProducerConnection:
-        """A line that takes messages now."""
-        while self._idle and not self._idle[-1].wire.is_open:
+    async def _producer(self, until: float) -> ProducerConnection:
+        """Return a connection that takes messages now. Raises TROUBLE."""
+        while self._idle and not self._idle[-1].connection.is_open:
             self._idle.pop()
-        line = self._idle.pop() if self._idle else await open_line(self._address.server, until)
+        producer = self._idle.pop() if self._idle else await open_producer(self._address.server, until)
         try:
-            await line.look(until)
+            await producer.look(until)
         except BaseException:
-            line.cut()
+            producer.cut()
             raise
-        return line
+        return producer
 
-    async def _put_back(self, line: ProducerConnection) -> None:
-        if line.wire.is_open and (len(self._idle) < IDLE_MAX or not self._is_open):
-            self._idle.append(line)  # when we are being closed, whoever does that closes it too
+    async def _put_back(self, producer: ProducerConnection) -> None:
+        if producer.connection.is_open and (len(self._idle) < IDLE_MAX or not self._calls.is_open):
+            self._idle.append(producer)  # when we are being closed, whoever does that closes it too
         else:
-            await line.close()
+            await producer.close()
 
 
-async def _check(line: ProducerConnection, where: AmqpUrl, until: float) -> None:
+async def _check(producer: ProducerConnection, where: AmqpUrl, until: float) -> None:
     """ConfigError when the URL's exchange or queue is not there."""
-    channel, name = line.channel, where.exchange or where.queue
+    channel, name = producer.channel, where.exchange or where.queue
     if not name:
         return
     asking = (
         channel.exchange_declare(name, passive=True) if where.exchange else channel.queue_declare(name, passive=True)
     )
     try:
-        await in_time(asking, until, line.cut)
+        await in_time(asking, until, producer.cut)
     except ChannelNotFoundEntity as exc:
-        await line.close()
+        await producer.close()
         raise TransportRefused(
             f"{where.shown} cannot be written to: {words_of(exc)}; create it ({STEPS}), or correct the URL."
         ) from None
     except ChannelAccessRefused:
-        await line.reopen(until)  # whoever may write need not be allowed to look
+        await producer.reopen(until)  # whoever may write need not be allowed to look

@@ -1,9 +1,14 @@
-"""Which addresses a stranger's URL may lead to: those of the public internet, and nothing that leads inside."""
+"""Which addresses a stranger's URL may lead to: those of the public internet, and nothing that leads inside. And the resolver
+that knows no other."""
 
 from __future__ import annotations
 
 import re
+import socket
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+
+from aiohttp import ThreadedResolver
+from aiohttp.abc import AbstractResolver, ResolveResult
 
 # `is_global` alone is not enough: it differs between versions of Python, and in some it is true for multicast,
 # for 192.0.0.8 and for IPv4 addresses wrapped into IPv6 ones.
@@ -46,6 +51,33 @@ def is_literal(host: str) -> bool:
     (True, True, False, False)
     """
     return ":" in host or _NUMBERS.fullmatch(host) is not None
+
+
+class NotPublic(Exception):
+    """The name leads to an address that is not of the public internet. Caught by the publisher."""
+
+
+class PublicResolver(AbstractResolver):
+    """Resolve a name, and refuse it when any of its addresses is not public.
+
+    The connection is made to an address this answers, not to the name: a name that changes its mind between the check
+    and the connection gains nothing.
+    """
+
+    def __init__(self) -> None:
+        self._resolver = ThreadedResolver()
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        found = await self._resolver.resolve(host, port, family)
+        for result in found:
+            if not is_public(result["host"]):
+                raise NotPublic(f"{host} leads to {result['host']}, which is no public address")
+        return found
+
+    async def close(self) -> None:
+        await self._resolver.close()
 
 
 def _is_public_4(address: IPv4Address) -> bool:

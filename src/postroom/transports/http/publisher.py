@@ -14,15 +14,12 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
-from postroom.clock import utcnow
+from postroom.clock import monotonic, utcnow
 from postroom.contracts.transport import (
-    KEY_STOPPED,
-    NOT_STARTED,
     Envelope,
     Failed,
     Outcome,
     Rejected,
-    Sent,
     TransportCapabilities,
     Unavailable,
 )
@@ -30,12 +27,15 @@ from postroom.errors import ConfigError
 from postroom.message import Message
 from postroom.transports.http.encoding import headers_of
 from postroom.transports.http.outcomes import cut, outcome_of, read_retry_after
-from postroom.transports.http.public_ip import is_literal, is_public
-from postroom.transports.http.public_resolver import NotPublic, PublicResolver
+from postroom.transports.http.public_ip import NotPublic, PublicResolver, is_literal, is_public
 from postroom.transports.http.signature import read_secret
+from postroom.transports.ordering import KeyOrder
+from postroom.transports.publishing import CLOSED, Calls, Deadline, checked_source, timeout_at
 from postroom.urls import HIDDEN, redact, secrets_in
 
 CONCURRENCY_DEFAULT = 16
+START_SHARE = 0.5
+"""Nothing is begun in the second half of the time: it would have less of it than the first, and fail for that alone."""
 RESPONSE_MAX = 64 * 1024
 """How many bytes of an answer are read; the connection of a longer one is closed."""
 # Receivers close idle connections, many after 5 seconds; a POST that meets the closing may or may not have arrived.
@@ -66,23 +66,18 @@ class HttpPublisher:
     ) -> None:
         if concurrency < 1:
             raise ConfigError(f"concurrency is {concurrency}; give 1 or more.", concurrency=concurrency)
-        if not source:
-            raise ConfigError("source is empty; CloudEvents needs one, like 'https://shop.example'.")
         self._url, self._authorization = _read_url(url)
         if public_only and self._authorization:
             raise ConfigError(f"{redact(url)} has a user in it; with public_only give the URL without one.")
         self._secrets = secrets_in(url)
         """What is hidden of the URL: a receiver that does not know a path likes to repeat it."""
-        self._source = source
+        self._source = checked_source(source)
         self._keys = [read_secret(secret) for secret in ([secrets] if isinstance(secrets, str) else secrets)]
         self._public_only = public_only
         self._concurrency = concurrency
         self._tls = tls
         self._session: aiohttp.ClientSession | None = None
-        self._is_closed = False
-        self._publishing = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._calls = Calls()
 
     @property
     def capabilities(self) -> TransportCapabilities:
@@ -90,7 +85,6 @@ class HttpPublisher:
 
     async def open(self) -> None:
         """Get ready. Nothing is asked of the receiver: it is away when a message finds it so."""
-        self._is_closed = False
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=self._connector(),
@@ -103,66 +97,48 @@ class HttpPublisher:
                 trust_env=False,
                 trace_configs=[_noting_connections()],
             )
+        self._calls.open()
 
     async def publish(self, batch: Sequence[Envelope], *, timeout: timedelta) -> Sequence[Outcome]:
-        session = self._session
-        if session is None or self._is_closed:
-            return [Unavailable("CLOSED", "the publisher is not open")] * len(batch)
-        now = asyncio.get_running_loop().time()
-        deadline = now + timeout.total_seconds()
-        # Nothing is begun in the second half: it would have less time than the first, and fail for that alone.
-        last_start = now + timeout.total_seconds() / 2
-        self._publishing += 1
-        self._idle.clear()
-        try:
-            return await self._publish(session, [envelope.message for envelope in batch], last_start, deadline)
-        finally:
-            self._publishing -= 1
-            if not self._publishing:
-                self._idle.set()
+        return await self._calls.run(self._publish, batch, timeout)
 
     async def close(self) -> None:
-        self._is_closed = True
-        await self._idle.wait()
+        await self._calls.close()
         session, self._session = self._session, None
         if session is not None:
             await session.close()
 
-    async def _publish(
-        self, session: aiohttp.ClientSession, messages: Sequence[Message], last_start: float, deadline: float
-    ) -> list[Outcome]:
-        outcomes: list[Outcome] = [NOT_STARTED] * len(messages)
+    async def _publish(self, batch: Sequence[Envelope], by: Deadline) -> Sequence[Outcome]:
+        session = self._session
+        if session is None:
+            return [CLOSED] * len(batch)
+        order, last_start = KeyOrder([message.key for message, _ in batch]), by.after(START_SHARE)
         is_refused = False
 
-        async def work(queues: Iterator[list[int]]) -> None:
+        async def work(heads: Iterator[int]) -> None:
             nonlocal is_refused
-            for queue in queues:
-                for position, index in enumerate(queue):
-                    if is_refused or asyncio.get_running_loop().time() >= last_start:
-                        break
-                    outcomes[index] = await self._send(session, messages[index], deadline)
-                    if not isinstance(outcomes[index], Sent):
-                        # What is wrong with the URL is wrong for all: the rest need not be asked.
-                        is_refused |= isinstance(outcomes[index], Unavailable)
-                        for later in queue[position + 1 :]:
-                            outcomes[later] = KEY_STOPPED
-                        break
+            for head in heads:
+                place: int | None = head
+                while place is not None and not is_refused and monotonic() < last_start:
+                    outcome = await self._send(session, batch[place].message, by.until)
+                    # What is wrong with the URL is wrong for all: the rest need not be asked.
+                    is_refused |= isinstance(outcome, Unavailable)
+                    place = order.settle(place, outcome)
 
-        queues = _by_key(messages)
-        waiting = iter(queues)
+        waiting = iter(order.first)
         async with asyncio.TaskGroup() as workers:
-            for _ in range(min(self._concurrency, len(queues))):
+            for _ in range(min(self._concurrency, len(order.first))):
                 workers.create_task(work(waiting))
-        return outcomes
+        return order.outcomes
 
-    async def _send(self, session: aiohttp.ClientSession, message: Message, deadline: float) -> Outcome:
+    async def _send(self, session: aiohttp.ClientSession, message: Message, until: float) -> Outcome:
         host = self._url.host or ""
         if self._public_only and is_literal(host) and not is_public(host):
             return Rejected("SSRF_BLOCKED", f"{host} is no public address")
         request = SimpleNamespace(is_connected=False)
         try:
             headers = headers_of(message, source=self._source, keys=self._keys) | self._authorization
-            async with asyncio.timeout_at(deadline):
+            async with timeout_at(until):
                 response = await session.post(
                     self._url,
                     data=message.body or b"",
@@ -180,7 +156,7 @@ class HttpPublisher:
             return Rejected("INVALID_MESSAGE", cut(str(error)))
         said = f"{response.status} {response.reason or ''}"
         # A stranger's URL must not become a way to read what stands behind it.
-        if (body := await _read(response, deadline)) and not self._public_only:
+        if (body := await _read(response, until)) and not self._public_only:
             said += f": {body.decode(errors='replace')}"
         return outcome_of(
             response.status, self._shown(said), read_retry_after(response.headers.get("Retry-After"), utcnow())
@@ -219,14 +195,6 @@ def _read_url(url: str) -> tuple[URL, dict[str, str]]:
     return read.with_user(None), {"authorization": f"Basic {user}"}
 
 
-def _by_key(messages: Sequence[Message]) -> list[list[int]]:
-    """The places of the messages, those of one key together and in order; each without a key by itself."""
-    queues: dict[str | int, list[int]] = {}
-    for index, message in enumerate(messages):
-        queues.setdefault(index if message.key is None else message.key, []).append(index)
-    return list(queues.values())
-
-
 def _noting_connections() -> aiohttp.TraceConfig:
     """Notes when a request has its connection: before that nothing was sent, after it something may have been."""
 
@@ -252,12 +220,12 @@ def _broken(error: Exception, said: str, *, was_connected: bool) -> Outcome:
     return Unavailable("DNS_FAILED" if is_unresolved else "CONNECT_FAILED", said)
 
 
-async def _read(response: aiohttp.ClientResponse, deadline: float) -> bytes:
+async def _read(response: aiohttp.ClientResponse, until: float) -> bytes:
     """The beginning of the answer's body, as far as it comes soon: the status has decided, this is only for people."""
     body = bytearray()
-    soon = min(deadline, asyncio.get_running_loop().time() + _BODY_SECONDS)
+    soon = min(until, monotonic() + _BODY_SECONDS)
     try:
-        async with asyncio.timeout_at(soon):
+        async with timeout_at(soon):
             while len(body) <= RESPONSE_MAX and (part := await response.content.read(RESPONSE_MAX + 1 - len(body))):
                 body += part
     except (aiohttp.ClientError, OSError):

@@ -1,13 +1,13 @@
 """Deliveries to Kafka and from it: CloudEvents in binary mode, an idempotent producer, offsets committed when done.
 
 ```
-   publish ─▶ a line of its own ─▶ look: is the broker there, and the topics?    line.py
-                                   produce all, flush, purge what is unanswered   line.py
-                                   what was refused in company goes again, alone  sending.py
+   publish ─▶ a producer of its own ─▶ look: is the broker there, and the topics?     connection.py
+                                       produce all, flush, purge what is unanswered   connection.py
+                                       what was refused in company goes again, alone  batch.py
 ```
 
-A line is one librdkafka producer that serves one batch at a time: whoever publishes polls, and what is purged when the time
-is up is that batch alone. Nothing is left in a line when `publish` returns.
+A producer is one of librdkafka's, and serves one batch at a time: the thread that publishes polls it, and what is purged when
+the time is up is that batch alone. Nothing is left in a producer when `publish` returns.
 
 ```
    the group ─▶ a thread that always polls ─▶ the hands ─▶ receive               reader.py, hands.py

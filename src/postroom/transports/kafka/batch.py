@@ -1,8 +1,9 @@
 """One batch on its way: what is sent, in which order, and what came of each message. It runs in a thread, and blocks.
 
 The order of a key is kept in three places. What can be refused before it is sent stops its key in `send`. What the broker
-refuses stops the whole line (the gapless guarantee in settings.py), and what was only in its company goes again, on another.
-And when the time is up, all that is unanswered is purged at once (`Line.finish`): never an earlier message of a key alone.
+refuses stops the whole producer (the gapless guarantee in url.py), and what was only in its company goes again, on another.
+And when the time is up, all that is unanswered is purged at once (`ProducerConnection.finish`): never an earlier message of
+a key alone.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from confluent_kafka import Message as Report
 from postroom.clock import monotonic
 from postroom.contracts.transport import KEY_STOPPED, NOT_STARTED, Envelope, Failed, Outcome, Rejected, Sent
 from postroom.message import Message
+from postroom.transports.kafka.connection import ProducerConnection
 from postroom.transports.kafka.encoding import Headers
 from postroom.transports.kafka.outcomes import (
     HELD_UP,
@@ -28,7 +30,7 @@ from postroom.transports.kafka.outcomes import (
     outcome_of,
     stopped_by,
 )
-from postroom.transports.kafka.producer import ProducerConnection
+from postroom.transports.ordering import by_key
 
 ROOM_SECONDS = 0.05
 LOOK_EVERY = 64
@@ -58,29 +60,29 @@ class Batch:
         self._refused: set[int] = set()
         """In company, so perhaps for another's fault."""
         self._held_up: set[int] = set()
-        """Not sent, because a refusal stopped the line."""
+        """Not sent, because a refusal stopped the producer."""
 
-    def look(self, line: ProducerConnection, shown: str) -> bool:
-        """Is somebody there? If not, the outcomes say so."""
+    def look(self, producer: ProducerConnection, shown: str) -> bool:
+        """Return whether a broker answers. If none does, the outcomes say so."""
         now = monotonic()
         try:
             # Half of the time, so that there is as much left to send.
-            wrong = line.look(self.topics, now + (self._until - now) / 2) if self.topics else {}
+            wrong = producer.look(self.topics, now + (self._until - now) / 2) if self.topics else {}
         except KafkaException:
-            self.outcomes = [away(line.noted, shown)] * len(self._batch)
+            self.outcomes = [away(producer.noted, shown)] * len(self._batch)
             return False
         self._wrong.update({topic: self._outcome_of(error, topic) for topic, error in wrong.items()})
         return True
 
-    def send(self, line: ProducerConnection, places: Collection[int]) -> None:
+    def send(self, producer: ProducerConnection, places: Collection[int]) -> None:
         """These at once, in their order."""
-        self.hand_over(line, places)
-        self.finish(line, places)
+        self.hand_over(producer, places)
+        self.finish(producer, places)
 
-    def hand_over(self, line: ProducerConnection, places: Collection[int]) -> None:
+    def hand_over(self, producer: ProducerConnection, places: Collection[int]) -> None:
         """Give these to librdkafka, in their order. What is not taken stops its key."""
         outcomes, batch, topics, wrong = self.outcomes, self._batch, self._topics, self._wrong
-        produce, told, headers_of, until = line.produce, self._told, self._headers_of, self._until
+        produce, told, headers_of, until = producer.produce, self._told, self._headers_of, self._until
         stopped: set[str] = set()
         produced = 0
         for place in places:
@@ -97,7 +99,7 @@ class Batch:
                 try:
                     produce(topic, message.body, key, on_delivery=partial(told, place), headers=headers_of(message))
                 except Exception as exc:  # noqa: BLE001 - sorted out where it costs the others nothing
-                    failure = self._not_taken(exc, line, place)
+                    failure = self._not_taken(exc, producer, place)
                 produced += failure is None
             if failure is not None:
                 outcomes[place] = failure
@@ -105,10 +107,13 @@ class Batch:
                     stopped.add(key)
         self._produced = produced
 
-    def go_again(self, open_line: Callable[[bool], ProducerConnection]) -> None:
+    def go_again(self, open_producer: Callable[[bool], ProducerConnection]) -> None:
         """What was refused in company goes again by itself: a broker refuses many for one among them. Then, together, what
-        was held up by that. *open_line* is told whether messages go alone."""
-        before = _previous_of_its_key(self._batch) if self._refused or self._held_up else {}
+        was held up by that. *open_producer* is told whether messages go alone."""
+        if not self._refused and not self._held_up:
+            return
+        _, following = by_key([message.key for message, _ in self._batch])
+        before = {later: earlier for earlier, later in following.items()}
         while (self._refused or self._held_up) and monotonic() < self._until:
             pending = sorted(self._refused | self._held_up)
             held_up, together = self._held_up, dict[int, None]()
@@ -121,22 +126,24 @@ class Batch:
                 elif place in held_up or earlier in together:
                     together[place] = None
                 else:
-                    alone = open_line(True) if alone is None or alone.is_spent else alone
+                    alone = open_producer(True) if alone is None or alone.is_spent else alone
                     self.send(alone, [place])
             if together:
-                self.send(open_line(False), together)
+                self.send(open_producer(False), together)
 
-    def _not_taken(self, exc: Exception, line: ProducerConnection, place: int) -> Outcome | None:
+    def _not_taken(self, exc: Exception, producer: ProducerConnection, place: int) -> Outcome | None:
         """What is to be said of a message that librdkafka did not take; None when it took it after all."""
         message, topic = self._batch[place].message, self._topics[place] or ""
         while isinstance(exc, BufferError):
             # The queue is full: what is in it goes first. Nothing is dropped.
-            line.serve(ROOM_SECONDS)
-            if line.fatal is not None or monotonic() >= self._until:
+            producer.serve(ROOM_SECONDS)
+            if producer.fatal is not None or monotonic() >= self._until:
                 return NOT_STARTED
             try:
                 headers = self._headers_of(message)
-                line.produce(topic, message.body, message.key, on_delivery=partial(self._told, place), headers=headers)
+                producer.produce(
+                    topic, message.body, message.key, on_delivery=partial(self._told, place), headers=headers
+                )
             except Exception as again:  # noqa: BLE001 - looked at below
                 exc = again
             else:
@@ -152,12 +159,12 @@ class Batch:
         # Nothing is called here: the first answers after a fatal error come while Python holds an exception.
         self._reports[place] = error
 
-    def finish(self, line: ProducerConnection, places: Collection[int]) -> None:
+    def finish(self, producer: ProducerConnection, places: Collection[int]) -> None:
         """Wait for the answers to what was handed over, and read them."""
-        is_late = line.finish(self._until)
+        is_late = producer.finish(self._until)
         outcomes, is_alone = self.outcomes, len(places) == 1
         reports, self._reports = self._reports, {}
-        if line.is_empty:
+        if producer.is_empty:
             for place in places:
                 if outcomes[place] is UNANSWERED:
                     outcomes[place] = SENT
@@ -174,26 +181,26 @@ class Batch:
                 self._wrong[self._topics[place]] = outcomes[place]
             elif code in HELD_UP:
                 held_up.append(place)
-        if line.fatal is not None:
-            self._stop(line.fatal, held_up, was_refused=was_refused)
-        if is_late or line.fatal is not None:
-            self._find_whose_fault(line, places)
-        # A young line may just have waited for its producer id; any other may have lost count of what the broker has.
-        is_untouched = line.is_young and len(held_up) == self._produced
-        line.is_spent = line.fatal is not None or (is_late and not is_untouched)
+        if producer.fatal is not None:
+            self._stop(producer.fatal, held_up, was_refused=was_refused)
+        if is_late or producer.fatal is not None:
+            self._find_whose_fault(producer, places)
+        # A young one may just have waited for its producer id; any other may have lost count of what the broker has.
+        is_untouched = producer.is_young and len(held_up) == self._produced
+        producer.is_spent = producer.fatal is not None or (is_late and not is_untouched)
 
-    def _find_whose_fault(self, line: ProducerConnection, places: Collection[int]) -> None:
+    def _find_whose_fault(self, producer: ProducerConnection, places: Collection[int]) -> None:
         """Some have no answer. If a leader is gone, or replicas are missing, that is the cluster's fault and no message's: they
         go again, and spend no attempt. They may have arrived all the same."""
         outcomes, topics = self.outcomes, self._topics
         silent = [place for place in places if isinstance(each := outcomes[place], Failed) and each.unknown]
         wanted = dict.fromkeys(topic for place in silent if (topic := topics[place]) is not None)
-        blamed = line.blame(wanted, self._until + BLAME_SECONDS)
+        blamed = producer.blame(wanted, self._until + BLAME_SECONDS)
         for place in silent:
             outcomes[place] = blamed.get(topics[place] or "", outcomes[place])
 
     def _stop(self, fatal: KafkaError, held_up: Collection[int], *, was_refused: bool) -> None:
-        """The line gave up: by a refusal, and then what it held up can go again; or nobody knows why."""
+        """The producer gave up: by a refusal, and then what it held up can go again; or nobody knows why."""
         if was_refused:
             self._held_up.update(held_up)
         outcome = NOT_STARTED if was_refused else stopped_by(fatal)
@@ -202,15 +209,3 @@ class Batch:
 
     def _outcome_of(self, error: KafkaError, topic: str) -> Outcome:
         return outcome_of(error, topic, of_the_url=topic == self._topic)
-
-
-def _previous_of_its_key(batch: Sequence[Envelope]) -> dict[int, int]:
-    """For each place, the place of the message before it that has the same key, if there is one."""
-    latest: dict[str, int] = {}
-    previous: dict[int, int] = {}
-    for place, envelope in enumerate(batch):
-        if (key := envelope.message.key) is not None:
-            if key in latest:
-                previous[place] = latest[key]
-            latest[key] = place
-    return previous

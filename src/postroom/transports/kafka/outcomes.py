@@ -1,8 +1,14 @@
-"""What librdkafka's answer means for the message. Pure."""
+"""What librdkafka's answer means for the message, and what the state of the cluster means where there is none. Pure.
+
+librdkafka goes on trying by itself while a partition has no leader, or too few replicas, and tells nobody; when the time is up
+there is just no answer. The cluster knows why: then it is no message's fault.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 
 from confluent_kafka import KafkaError
 
@@ -57,6 +63,8 @@ _WHY_AWAY = {
 }
 
 _NO_TLS = "SSL handshake failed"
+_BROKER = re.compile(r"/(\d+): ")
+"""How librdkafka names a broker in what it says of one: host:port/id."""
 
 REFUSED_IN_COMPANY = _TOO_LARGE | _REFUSED
 """What a broker says of a whole batch for one record in it: only alone is it the message's fault."""
@@ -126,3 +134,34 @@ def stopped_by(fatal: KafkaError) -> Outcome:
         # That is told before anything is sent.
         return Unavailable("NOT_AUTHORIZED", fatal.str())
     return Failed("PRODUCER_STOPPED", f"it was with others when sending had to stop: {fatal.str()}", unknown=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One partition, as the cluster tells of it."""
+
+    number: int
+    leader: int
+    """The broker that takes its messages; negative: none does."""
+    replicas: int
+    in_sync: int
+
+
+def lost_brokers(said: Iterable[str]) -> set[int]:
+    """The ids of the brokers that these errors of connections are about."""
+    return {int(match[1]) for text in said if (match := _BROKER.search(text))}
+
+
+def trouble_in(topic: str, partitions: Iterable[Partition], lost: Collection[int]) -> Unavailable | None:
+    """Why messages to this topic may have had no answer, the brokers *lost* being out of reach; None: the cluster is well."""
+    found: Unavailable | None = None
+    for each in partitions:
+        if each.leader < 0:
+            return Unavailable("NO_LEADER", f"partition {each.number} of {topic!r} has no leader")
+        if each.leader in lost:
+            said = f"broker {each.leader}, the leader of partition {each.number} of {topic!r}, cannot be reached"
+            return Unavailable("NO_LEADER", said)
+        if each.in_sync < each.replicas:
+            said = f"{each.in_sync} of {each.replicas} replicas of partition {each.number} of {topic!r} are in sync"
+            found = found or Unavailable("NOT_ENOUGH_REPLICAS", said)
+    return found

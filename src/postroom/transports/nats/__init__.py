@@ -1,8 +1,8 @@
 """Deliveries to and from NATS JetStream: CloudEvents in headers, every message confirmed by the stream itself.
 
 ```
-   publish ─▶ a line of its own ─▶ the first of each key at once, the next when that one is confirmed   sending.py
-                                   what nobody answered: is the stream there, does it cover the subject?  publisher.py
+   publish ─▶ a connection ─▶ the first of each key at once, the next when that one is confirmed        batch.py
+              of its own      what nobody answered: is the stream there, does it cover the subject?     publisher.py
 
    receive ◀─ the hand ◀─ one pull at a time: who has it receives, others of the group stand by           pulling.py
               in order     and nothing is given while somebody else still has something in hand            hand.py

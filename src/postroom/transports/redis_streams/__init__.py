@@ -1,9 +1,9 @@
 """Deliveries to Redis Streams, and to Valkey's: an entry for each message, its fields a CloudEvent.
 
 ```
-   publish ─▶ a wire of its own ─▶ chunk by chunk: one script that adds them     wires.py, sending.py, script.py
-                                   and stops a key at its first failure
-                                   WAIT, WAITAOF where asked for, and counted     confirming.py
+   publish ─▶ a connection of its own ─▶ chunk by chunk: one script that adds them    publisher.py, batch.py
+                                         and stops a key at its first failure
+                                         WAIT, WAITAOF where asked for, and counted    batch.py
    receive ─▶ what others left ─▶ what was refused ─▶ what is new                 consumer.py, session.py, hand.py
               a heartbeat keeps what is in hand                                   holds.py
 ```

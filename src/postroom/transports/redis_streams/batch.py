@@ -1,18 +1,38 @@
-"""A batch on its way: cut into chunks, each one call of the script, and what became of each message."""
+"""A batch on its way: cut into chunks, each one call of the script that adds messages, and what became of each message. Pure.
+
+The script adds all of a chunk in one go, and of a key none behind one that failed. Behind it stands what the URL wants beside
+the server's answer: replicas, a disk. `WAIT` and `WAITAOF` are never errors: they answer how many have it, which may be none.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha1
+from typing import Any
+
+from redis.exceptions import RedisError
 
 from postroom.contracts.transport import KEY_STOPPED, NOT_STARTED, Envelope, Failed, Outcome, Rejected, Sent
 from postroom.message import Message
-from postroom.transports.redis_streams.add_script import WORDS_MAX
 from postroom.transports.redis_streams.connection import Word, pack
 from postroom.transports.redis_streams.encoding import Words
-from postroom.transports.redis_streams.outcomes import NO_TOPIC, STOPPED, is_of_the_server, outcome_of, too_large
+from postroom.transports.redis_streams.outcomes import (
+    MISSING,
+    NO_TOPIC,
+    NOT_ON_DISK,
+    STOPPED,
+    is_of_the_server,
+    outcome_of,
+    short_of,
+    told,
+    too_large,
+)
+from postroom.transports.redis_streams.url import RedisUrl
 
+WORDS_MAX = 4_000
+"""How many words a message may have: Lua cannot hand more than about 8,000 to one call."""
 CHUNK_MAX = 1_000
 CHUNK_BYTES = 1024 * 1024
 """So much is one call of the script, during which the server does nothing else. One larger message goes alone."""
@@ -20,6 +40,29 @@ CHUNK_BYTES = 1024 * 1024
 SENT = Sent()
 UNWRITABLE = (ValueError, TypeError, AttributeError)
 """What packing a message raises that somebody wrote by hand: a lone surrogate, a header that is no text."""
+
+_ADD = """
+local failures, stopped, at, place = {}, {}, 1, 0
+local last = #ARGV
+while at <= last do
+  local key, words = ARGV[at + 1], tonumber(ARGV[at + 2])
+  if stopped[key] then
+    failures[#failures + 1] = place
+    failures[#failures + 1] = '%(stopped)s'
+  else
+    local added = redis.pcall('XADD', KEYS[tonumber(ARGV[at])], %(how)s'*', unpack(ARGV, at + 3, at + 2 + words))
+    if type(added) ~= 'string' then
+      failures[#failures + 1] = place
+      failures[#failures + 1] = added and added.err or '%(missing)s'
+      if key ~= '0' then stopped[key] = true end
+    end
+  end
+  at, place = at + 3 + words, place + 1
+end
+return failures
+"""
+"""KEYS: the streams. ARGV, for each message: which stream, its key as a number (0: none), how many words, and the words.
+The answer names those that were not added: which, and why."""
 
 
 @dataclass(slots=True)
@@ -175,3 +218,49 @@ class Batch:
             else:
                 runs.append([place])
         return runs
+
+
+class Script:
+    """The script as one URL wants it, and its name."""
+
+    def __init__(self, settings: RedisUrl) -> None:
+        how = "" if settings.create else "'NOMKSTREAM', "
+        if settings.maxlen is not None:
+            how += f"'MAXLEN', '{'~' if settings.roughly else '='}', '{settings.maxlen}', "
+        self.text = _ADD % {"how": how, "stopped": STOPPED, "missing": MISSING}
+        self.sha = sha1(self.text.encode()).hexdigest()  # noqa: S324 - so Redis names its scripts
+
+
+class Confirmation:
+    """The waiting that one URL asks for."""
+
+    def __init__(self, settings: RedisUrl) -> None:
+        self._replicas, self._disk = settings.wait, settings.waitaof
+
+    def commands(self, seconds: float) -> list[list[Word]]:
+        """Return what to ask on the connection that the messages went by, with so much time left. Never for 0 milliseconds,
+        which is for ever."""
+        milliseconds = max(1, int(seconds * 900))
+        waits: list[list[Word]] = []
+        if self._replicas:
+            waits.append(["WAIT", self._replicas, milliseconds])
+        if self._disk:
+            waits.append(["WAITAOF", 1, 0, milliseconds])
+        return waits
+
+    def missing(self, replies: Sequence[Any]) -> Failed | None:
+        """What is short, by the answers to these commands; None when all is where it should be."""
+        replies = list(replies)
+        if self._replicas:
+            replicas = replies.pop(0)
+            if isinstance(replicas, RedisError):
+                return Failed("NOT_REPLICATED", told(replicas), unknown=True)
+            if replicas < self._replicas:
+                return short_of(replicas, self._replicas)
+        if self._disk:
+            disks = replies.pop(0)
+            if isinstance(disks, RedisError):
+                return Failed("NOT_ON_DISK", told(disks), unknown=True)
+            if disks[0] < 1:
+                return NOT_ON_DISK
+        return None

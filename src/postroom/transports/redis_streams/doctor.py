@@ -16,15 +16,15 @@ SECONDS = 5.0
 async def weaknesses(url: str) -> list[str]:
     """A sentence for each weakness, with its remedy; none when all is well. Raises TransportUnavailable, ConfigError."""
     chosen = read(url)
-    wire = RedisConnection(chosen)
+    connection = RedisConnection(chosen)
     try:
-        await wire.connect(SECONDS)
-        facts = await server.ask(wire, SECONDS)
+        await connection.connect(SECONDS)
+        facts = await server.ask(connection, SECONDS)
     except (Away, Lost) as away:
         sentence = f"No Redis answers at {chosen.shown}: {away.error}; start it, or correct the URL."
         raise not_opened(away.code, sentence) from None
     finally:
-        await wire.close()
+        await connection.close()
     return list(judge(facts, chosen))
 
 

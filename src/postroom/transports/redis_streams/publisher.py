@@ -1,10 +1,11 @@
-"""The sending side: each batch on a wire of its own, chunk after chunk."""
+"""The sending side: each batch on a connection of its own, chunk after chunk."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
+from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -13,18 +14,19 @@ from redis.exceptions import RedisError
 from postroom.clock import monotonic
 from postroom.contracts.transport import NOT_STARTED, Envelope, Failed, Outcome, TransportCapabilities, Unavailable
 from postroom.errors import ConfigError, TransportRefused, TransportUnavailable
-from postroom.transports.redis_streams.add_script import Script
-from postroom.transports.redis_streams.batch import UNWRITABLE, Batch, Chunk
-from postroom.transports.redis_streams.confirmation import Confirmation
+from postroom.transports.publishing import Calls, Deadline, checked_source
+from postroom.transports.redis_streams import server
+from postroom.transports.redis_streams.batch import UNWRITABLE, Batch, Chunk, Confirmation, Script
 from postroom.transports.redis_streams.connection import Away, Lost, RedisConnection, pack
 from postroom.transports.redis_streams.encoding import Encoding
 from postroom.transports.redis_streams.outcomes import code_of, ran_nothing, told
-from postroom.transports.redis_streams.producer import ProducerConnections
-from postroom.transports.redis_streams.server import LARGEST_DEFAULT
-from postroom.transports.redis_streams.url import read
+from postroom.transports.redis_streams.server import LARGEST_DEFAULT, Facts
+from postroom.transports.redis_streams.url import RedisUrl, read
 from postroom.transports.refusals import not_opened
 
 OPEN_SECONDS = 5.0
+PROBE_SECONDS = 0.2
+"""So long the replicas may take to be there before anything is written."""
 LOG = logging.getLogger("postroom.redis")
 
 
@@ -40,22 +42,17 @@ class RedisPublisher:
     """
 
     def __init__(self, url: str, *, source: str = "postroom") -> None:
-        if not source:
-            raise ConfigError("source is empty; CloudEvents needs one, like 'https://shop.example'.")
         self._settings = read(url)
-        self._binding = Encoding(source)
+        self._encoding = Encoding(checked_source(source))
         self._script = Script(self._settings)
         self._confirmation = Confirmation(self._settings)
-        self._wires = ProducerConnections(self._settings, self._confirmation)
-        self._is_open = False
-        self._publishing = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._connections = ProducerConnections(self._settings, self._confirmation)
+        self._calls = Calls()
 
     @property
     def capabilities(self) -> TransportCapabilities:
         """`durable` is what the server said when it was asked: without an append-only file it keeps nothing."""
-        facts = self._wires.facts
+        facts = self._connections.facts
         has_aof = facts is None or facts.has_aof is not False
         return TransportCapabilities(
             name="redis",
@@ -67,20 +64,20 @@ class RedisPublisher:
 
     async def open(self) -> None:
         """Look whether the server answers and can do what the URL asks. When it is away, `publish` goes on trying."""
-        self._is_open = True
+        self._calls.open()
         shown = self._settings.shown
         try:
-            wire = await self._wires.take(monotonic() + OPEN_SECONDS)
+            connection = await self._connections.take(monotonic() + OPEN_SECONDS)
         except (Away, Lost) as away:
             sentence = f"No Redis to write to at {shown}: {away.error}; start it, or correct the URL."
             raise not_opened(away.code, sentence) from None
         try:
             if self._settings.stream is not None:
-                await self._look_at(wire, self._settings.stream)
+                await self._look_at(connection, self._settings.stream)
         except BaseException:
-            await wire.close()
+            await connection.close()
             raise
-        await self._wires.give_back(wire)
+        await self._connections.give_back(connection)
         if self._settings.maxlen is not None:
             LOG.warning(
                 "%s has maxlen=%s: entries beyond it are lost, whether they were read or not.",
@@ -89,44 +86,29 @@ class RedisPublisher:
             )
 
     async def publish(self, batch: Sequence[Envelope], *, timeout: timedelta) -> Sequence[Outcome]:
-        if not self._is_open:
-            return [Unavailable("CLOSED", "the publisher is not open")] * len(batch)
-        if not batch:
-            return []
-        seconds = timeout.total_seconds()
-        # A little less than it has, so that the answer is there in time.
-        until = monotonic() + seconds - min(0.1 * seconds, 0.25)
-        self._publishing += 1
-        self._idle.clear()
-        try:
-            return await self._publish(batch, until)
-        finally:
-            self._publishing -= 1
-            if not self._publishing:
-                self._idle.set()
+        return await self._calls.run(self._publish, batch, timeout)
 
     async def close(self) -> None:
-        self._is_open = False
-        await self._idle.wait()
-        await self._wires.close()
+        await self._calls.close()
+        await self._connections.close()
 
-    async def _publish(self, batch: Sequence[Envelope], until: float) -> Sequence[Outcome]:
+    async def _publish(self, batch: Sequence[Envelope], by: Deadline) -> Sequence[Outcome]:
         try:
-            wire = await self._wires.take(until)
+            connection = await self._connections.take(by.until)
         except (Away, Lost) as away:
             return [Unavailable(away.code, away.error)] * len(batch)
         except ConfigError as exc:
             return [Unavailable("UNSAFE", str(exc))] * len(batch)
-        facts = self._wires.facts
+        facts = self._connections.facts
         largest = facts.largest if facts else LARGEST_DEFAULT
-        sending = Batch(batch, self._settings.stream, self._binding.words_of, largest)
+        sending = Batch(batch, self._settings.stream, self._encoding.words_of, largest)
         try:
-            await self._send(wire, sending, until)
+            await self._send(connection, sending, by.until)
         finally:
-            await self._wires.give_back(wire)
+            await self._connections.give_back(connection)
         return sending.outcomes
 
-    async def _send(self, wire: RedisConnection, sending: Batch, until: float) -> None:
+    async def _send(self, connection: RedisConnection, sending: Batch, until: float) -> None:
         while monotonic() < until and (chunk := sending.take()) is not None:
             try:
                 packed = pack(chunk.command("EVALSHA", self._script.sha))
@@ -134,7 +116,7 @@ class RedisPublisher:
                 sending.weed(chunk)
                 continue
             try:
-                replies = await self._ask(wire, packed, chunk, until)
+                replies = await self._ask(connection, packed, chunk, until)
             except Lost as lost:
                 sending.doubt(chunk, Failed(lost.code, lost.error, unknown=True))
                 if lost.code != "TIMEOUT":
@@ -142,22 +124,22 @@ class RedisPublisher:
                 break
             self._read(sending, chunk, replies)
             if self._confirmation.missing(replies[1:]) is not None:
-                await self._wires.doubt(wire)
+                await self._connections.doubt(connection)
                 sending.give_up(Unavailable("NOT_CONFIRMED", "what was sent before it is not confirmed"))
             elif trouble := sending.trouble(chunk):
-                await wire.close()  # another server may answer to this name by now
+                await connection.close()  # another server may answer to this name by now
                 sending.give_up(trouble)
         sending.give_up(NOT_STARTED)
 
-    async def _ask(self, wire: RedisConnection, packed: bytes, chunk: Chunk, until: float) -> list[Any]:
+    async def _ask(self, connection: RedisConnection, packed: bytes, chunk: Chunk, until: float) -> list[Any]:
         """The answers to the script, and to the waiting that the URL wants."""
         waits = self._confirmation.commands(until - monotonic())
         waiting = b"".join(map(pack, waits))
-        replies = await wire.ask_packed(packed + waiting, 1 + len(waits), until - monotonic())
+        replies = await connection.ask_packed(packed + waiting, 1 + len(waits), until - monotonic())
         if isinstance(replies[0], RedisError) and code_of(replies[0]) == "NOSCRIPT":
             # It was started anew: this gives it the script as well.
             packed = pack(chunk.command("EVAL", self._script.text))
-            replies = await wire.ask_packed(packed + waiting, 1 + len(waits), until - monotonic())
+            replies = await connection.ask_packed(packed + waiting, 1 + len(waits), until - monotonic())
         return replies
 
     def _read(self, sending: Batch, chunk: Chunk, replies: Sequence[Any]) -> None:
@@ -173,11 +155,11 @@ class RedisPublisher:
         if (missing := self._confirmation.missing(replies[1:])) is not None:
             sending.doubt(chunk, missing)
 
-    async def _look_at(self, wire: RedisConnection, stream: str) -> None:
+    async def _look_at(self, connection: RedisConnection, stream: str) -> None:
         """ConfigError where the URL's stream is none."""
         shown = self._settings.shown
         try:
-            (kind,) = await wire.ask(["TYPE", stream], seconds=OPEN_SECONDS)
+            (kind,) = await connection.ask(["TYPE", stream], seconds=OPEN_SECONDS)
         except Lost as lost:
             raise TransportUnavailable(f"{shown} does not answer any more: {lost.error}.") from None
         if isinstance(kind, RedisError):
@@ -186,3 +168,77 @@ class RedisPublisher:
             raise TransportRefused(f"{shown} cannot be written to: there is no such stream, and create=off; create it.")
         if kind not in {b"none", b"stream"}:
             raise TransportRefused(f"{shown} cannot be written to: it is a {kind.decode()}, no stream; name another.")
+
+
+class ProducerConnections:
+    """The connections of a publisher: one for each batch under way, kept for the next."""
+
+    def __init__(self, settings: RedisUrl, confirmation: Confirmation) -> None:
+        self._settings, self._confirmation = settings, confirmation
+        self._idle: deque[RedisConnection] = deque()
+        self._doubted: RedisConnection | None = None
+        """The one whose last messages are not where the URL wants them. Until they are, nothing more is written."""
+        self.facts: Facts | None = None
+        """What the server last said of itself."""
+
+    async def take(self, until: float) -> RedisConnection:
+        """Raises Away, Lost: nothing was written; ConfigError when this server cannot do what the URL asks."""
+        if (doubted := self._doubted) is not None:
+            with suppress(Lost):
+                await self._probe(doubted, until)
+            if self._doubted is doubted:
+                await self.doubt(None)
+        while self._idle:
+            connection = self._idle.pop()
+            if not await connection.is_dirty() and (connection.is_fresh or await self._answers(connection, until)):
+                return connection
+            await connection.close()
+        return await self._open(until)
+
+    async def give_back(self, connection: RedisConnection) -> None:
+        """It may serve the next batch, unless it broke."""
+        if connection.is_lost:
+            await connection.close()
+        elif connection is not self._doubted:
+            self._idle.append(connection)
+
+    async def doubt(self, connection: RedisConnection | None) -> None:
+        """What went by this connection is not confirmed; None: there is no doubt any more."""
+        doubted, self._doubted = self._doubted, connection
+        if doubted is not None and doubted is not connection:
+            await doubted.close()
+
+    async def close(self) -> None:
+        """Hang up all that are not in use."""
+        await self.doubt(None)
+        while self._idle:
+            await self._idle.pop().close()
+
+    async def _open(self, until: float) -> RedisConnection:
+        connection = RedisConnection(self._settings)
+        await connection.connect(until - monotonic())
+        try:
+            self.facts = await server.ask(connection, until - monotonic())
+            server.check(self.facts, self._settings)
+            await self._probe(connection, until)
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+    async def _answers(self, connection: RedisConnection, until: float) -> bool:
+        try:
+            await connection.ask(["PING"], seconds=until - monotonic())
+            await self._probe(connection, until)
+        except (Away, Lost):
+            return False
+        return True
+
+    async def _probe(self, connection: RedisConnection, until: float) -> None:
+        """Are the replicas and the disk there that every message will wait for? Better asked before it is written.
+
+        On a connection that was used it asks for what was written by it last."""
+        if waits := self._confirmation.commands(min(PROBE_SECONDS, until - monotonic())):
+            replies = await connection.ask(*waits, seconds=until - monotonic())
+            if (missing := self._confirmation.missing(replies)) is not None:
+                raise Away(missing.code, missing.error)

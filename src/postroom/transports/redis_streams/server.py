@@ -30,10 +30,10 @@ class Facts:
     """The longest value that it takes; with a longer one it hangs up."""
 
 
-async def ask(wire: RedisConnection, seconds: float) -> Facts:
+async def ask(connection: RedisConnection, seconds: float) -> Facts:
     """Whatever it tells. Raises Lost."""
     asked = [("INFO",), *(("CONFIG", "GET", name) for name in ("appendfsync", "proto-max-bulk-len"))]
-    info, fsync, largest = await wire.ask(*asked, seconds=seconds)
+    info, fsync, largest = await connection.ask(*asked, seconds=seconds)
     told = {} if isinstance(info, RedisError) else _lines(info)
     return Facts(
         version=_version(told.get("redis_version")),

@@ -1,9 +1,9 @@
 """Amazon SQS: CloudEvents as JSON text, in batches of ten, every message's own answer read.
 
 ```
-   publish ─▶ the queues, and how large a message they take          client.py
-              the head of every key, ten to a request, many at once  plan.py, sending.py
-              Successful[] and Failed[]: an outcome each             answers.py
+   publish ─▶ the queues, and how large a message they take          connection.py
+              the head of every key, ten to a request, many at once  batch.py
+              Successful[] and Failed[]: an outcome each             outcomes.py
 
    receive ◀─ what was polled, and is prolonged while in hand        desk.py, polling.py, holds.py, reading.py
    ack ─────▶ delete, ten to a request                               hands.py

@@ -8,9 +8,11 @@ from datetime import timedelta
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from postroom.clock import monotonic
 from postroom.contracts.transport import Envelope, Failed, Outcome, Rejected, TransportCapabilities, Unavailable
 from postroom.errors import ConfigError
-from postroom.transports.sqs.batch import AT_ONCE, Batch, letter_for
+from postroom.transports.publishing import Calls, Deadline, checked_source, timeout_at
+from postroom.transports.sqs.batch import AT_ONCE, START_SHARE, Batch, letter_for
 from postroom.transports.sqs.connection import Queue, SqsConnection
 from postroom.transports.sqs.outcomes import NO_TOPIC, of_request
 from postroom.transports.sqs.url import is_fifo, is_queue_name, read
@@ -32,16 +34,11 @@ class SqsPublisher:
     """
 
     def __init__(self, url: str, *, source: str = "postroom") -> None:
-        if not source:
-            raise ConfigError("source is empty; CloudEvents needs one, like 'https://shop.example'.")
         self._address = read(url)
-        self._source = source
-        self._client: SqsConnection | None = None
+        self._source = checked_source(source)
+        self._client = SqsConnection(self._address, connections=CONNECTIONS)
         self._queues: dict[str, tuple[Queue, float]] = {}
-        self._publishing = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
-        self._is_closed = False
+        self._calls = Calls()
 
     @property
     def capabilities(self) -> TransportCapabilities:
@@ -52,9 +49,9 @@ class SqsPublisher:
 
     async def open(self) -> None:
         """Look whether SQS answers, knows us, and has the URL's queue. When it does not answer, `publish` goes on trying."""
-        self._is_closed = False
-        if self._client is None:
-            self._client = await SqsConnection(self._address, connections=CONNECTIONS).open()
+        if self._client.sqs is None:
+            await self._client.open()
+        self._calls.open()
         try:
             queue = await self._client.look()
         except ConfigError:
@@ -64,63 +61,41 @@ class SqsPublisher:
             self._remember(queue)
 
     async def publish(self, batch: Sequence[Envelope], *, timeout: timedelta) -> Sequence[Outcome]:
-        client = self._client
-        if client is None or self._is_closed:
-            return [Unavailable("CLOSED", "the publisher is not open")] * len(batch)
-        if not batch:
-            return []
-        now, seconds = asyncio.get_running_loop().time(), timeout.total_seconds()
-        self._publishing += 1
-        self._idle.clear()
-        try:
-            # A little less than it has, so that the answer is there in time; and nothing is begun in the second half, where it
-            # would have less time than the first, and fail for that alone.
-            return await self._publish(client, batch, now + seconds / 2, now + seconds - min(0.1 * seconds, 0.25))
-        finally:
-            self._publishing -= 1
-            if not self._publishing:
-                self._idle.set()
+        return await self._calls.run(self._publish, batch, timeout)
 
     async def close(self) -> None:
-        self._is_closed = True
-        await self._idle.wait()
-        client, self._client = self._client, None
-        if client is not None:
-            await client.close()
+        await self._calls.close()
+        await self._client.close()
 
-    async def _publish(
-        self, client: SqsConnection, batch: Sequence[Envelope], last_start: float, deadline: float
-    ) -> list[Outcome]:
+    async def _publish(self, batch: Sequence[Envelope], by: Deadline) -> list[Outcome]:
         own = self._address.queue
         names = [topic or message.topic or own for message, topic in batch]
-        found = await self._find(client, dict.fromkeys(names), last_start)
+        found = await self._find(dict.fromkeys(names), by.after(START_SHARE))
         letters = [
             letter_for(message, found[name], self._source) for (message, _), name in zip(batch, names, strict=True)
         ]
-        return await Batch(client.sqs, letters, own, deadline).send(last_start)
+        return await Batch(self._client.sqs, letters, own, by).send()
 
-    async def _find(
-        self, client: SqsConnection, names: Iterable[str | None], deadline: float
-    ) -> dict[str | None, Queue | Outcome]:
+    async def _find(self, names: Iterable[str | None], until: float) -> dict[str | None, Queue | Outcome]:
         """The queues of these names; or what is to be said of messages to them."""
-        now = asyncio.get_running_loop().time()
+        now = monotonic()
         found: dict[str | None, Queue | Outcome] = {None: NO_TOPIC}
         asked: dict[str, asyncio.Task[Queue | Outcome]] = {}
         async with asyncio.TaskGroup() as asking:
             for name in filter(None, names):
-                queue, until = self._queues.get(name, (None, 0.0))
-                if queue is not None and now < until:
+                queue, fresh_until = self._queues.get(name, (None, 0.0))
+                if queue is not None and now < fresh_until:
                     found[name] = queue
                 else:
-                    asked[name] = asking.create_task(self._ask(client, name, deadline))
+                    asked[name] = asking.create_task(self._ask(name, until))
         return found | {name: task.result() for name, task in asked.items()}
 
-    async def _ask(self, client: SqsConnection, name: str, deadline: float) -> Queue | Outcome:
+    async def _ask(self, name: str, until: float) -> Queue | Outcome:
         if not is_queue_name(name):
             return Rejected("UNROUTABLE", f"{name!r} is no queue's name")
         try:
-            async with asyncio.timeout_at(deadline):
-                queue = await client.queue(name)
+            async with timeout_at(until):
+                queue = await self._client.queue(name)
         except TimeoutError:
             return Unavailable("TIMEOUT", f"no answer from {self._address.shown} when it was asked for {name!r}")
         except (BotoCoreError, ClientError, OSError) as exc:
@@ -136,4 +111,4 @@ class SqsPublisher:
         return queue
 
     def _remember(self, queue: Queue) -> None:
-        self._queues[queue.name] = (queue, asyncio.get_running_loop().time() + FRESH_SECONDS)
+        self._queues[queue.name] = (queue, monotonic() + FRESH_SECONDS)

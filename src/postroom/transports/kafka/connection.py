@@ -1,4 +1,4 @@
-"""A line to the brokers: one librdkafka producer, used by one batch at a time, and empty between two of them."""
+"""A connection to send by: one librdkafka producer, used by one batch at a time, and empty between two of them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from confluent_kafka.admin._metadata import ClusterMetadata, PartitionMetadata
 
 from postroom.clock import monotonic
 from postroom.contracts.transport import Unavailable
-from postroom.transports.kafka.outcomes import NO_SUCH_TOPIC, is_hopeless
-from postroom.transports.kafka.partitions import Partition, lost_brokers, trouble_in
+from postroom.transports.kafka.outcomes import NO_SUCH_TOPIC, Partition, is_hopeless, lost_brokers, trouble_in
 from postroom.transports.kafka.url import LOG
 
 FRESH_SECONDS = 1.0
-"""So long after a delivery the broker is taken to be there: a busy line is not held up by looking."""
+"""So long after a delivery the broker is taken to be there: a busy producer is not held up by looking."""
 MISSING_SECONDS = 1.0
 """So long a topic must be missing before that is believed: a broker that just started does not know all of them yet."""
 MISSING_PAUSE = 0.1

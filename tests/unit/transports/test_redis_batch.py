@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from redis.exceptions import ResponseError
 
-from postroom.transports.redis_streams.confirmation import Confirmation
+from postroom.transports.redis_streams.batch import Confirmation
 from postroom.transports.redis_streams.url import read
 
 REFUSED = ResponseError("WAITAOF cannot be used when numlocal is set but appendonly is disabled.")

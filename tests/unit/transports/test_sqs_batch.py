@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from postroom.contracts.transport import KEY_STOPPED, NOT_STARTED, Failed, Rejected, Sent, Unavailable
+from postroom.transports.sqs.batch import Letter, Plan
 from postroom.transports.sqs.connection import Queue
-from postroom.transports.sqs.request_plan import Letter, Plan
 
 QUEUE = Queue("orders.fifo", "http://sqs/1/orders.fifo", 300_000, 30, {})
 OTHER = Queue("mail.fifo", "http://sqs/1/mail.fifo", 300_000, 30, {})
