@@ -15,14 +15,12 @@ from django.core.management.base import CommandError
 from django.db import router
 from django.db.migrations.operations.base import Operation
 
-from postroom.clock import utcnow
 from postroom.config.tables import TableNames
 from postroom.errors import ConfigError, MissingDependency, PostroomError, StoreError
 from postroom.integrations.django.conf import conf, store_url, unsupported
 from postroom.ops.words import count
 from postroom.stores.sql.files import backquoted, rename
 from postroom.stores.sql.migrations import drop_statements, steps
-from postroom.stores.sql.times import microseconds
 from postroom.urls import redact
 
 Result = TypeVar("Result")
@@ -113,52 +111,6 @@ def _mysql(connection: Any, tables: TableNames, shown: str) -> None:
             extra="mysql",
         ) from exc
     _at_once(MySQLSchema(_Lent(connection), tables, None, shown).migrate())
-
-
-MAKERS[connection.vendor](connection, tables, _shown(connection))
-
-
-def _write_down(schema_editor: Any, tables: TableNames) -> None:
-    schema_editor.collected_sql.append(
-        "-- To be read. Let `manage.py migrate` run it: what is there already is left out, and what was done is written "
-        f"into {tables.name('schema')}, by which Postroom knows the tables."
-    )
-    for step in steps(PACKAGES[schema_editor.connection.vendor]):
-        script = rename(step.sql, tables)
-        schema_editor.collected_sql.append(backquoted(script) if schema_editor.connection.vendor == "mysql" else script)
-
-
-def _sqlite(connection: Any, tables: TableNames, shown: str) -> None:
-    from postroom.stores.sqlite.schema import Schema
-
-    Schema(tables, None).migrate(connection.connection, microseconds(utcnow()), shown)
-
-
-def _postgres(connection: Any, tables: TableNames, shown: str) -> None:
-    try:
-        from postroom.stores.postgres.schema import Schema
-    except ImportError as exc:
-        raise MissingDependency(
-            "PostgreSQL needs the driver psycopg 3, which is not installed: run `pip install 'postroom[postgres]'`.",
-            extra="postgres",
-        ) from exc
-    _at_once(Schema(tables, None).migrate(_Awaitable.of(connection), shown))
-
-
-def _mysql(connection: Any, tables: TableNames, shown: str) -> None:
-    try:
-        from postroom.stores.mysql.schema import Schema
-    except ImportError as exc:
-        raise MissingDependency(
-            "MariaDB and MySQL need the driver asyncmy, which is not installed: run `pip install 'postroom[mysql]'`.",
-            extra="mysql",
-        ) from exc
-    from postroom.stores.sql.mysql_server import version_of
-
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT version()")
-        ((said,),) = cursor.fetchall()
-    _at_once(Schema(tables, None).migrate(_Awaitable.of(connection), version_of(said, shown), shown))
 
 
 MAKERS: dict[str, Callable[[Any, TableNames, str], None]] = {
