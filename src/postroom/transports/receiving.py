@@ -23,7 +23,7 @@ class ReceivingConsumer(ABC):
     async def receive(self, limit: int, *, wait: timedelta) -> Sequence[Delivery]:
         until = monotonic() + wait.total_seconds()
         await self._begin(until)
-        while True:
+        while limit > 0:
             self._news.clear()
             taken = await self._take(limit, until)
             if taken:
@@ -34,6 +34,7 @@ class ReceivingConsumer(ABC):
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(until, self._next_due(now)) - now):
                     await self._news.wait()
+        return []
 
     async def terminate(self, delivery: Delivery) -> None:
         await self.ack([delivery])

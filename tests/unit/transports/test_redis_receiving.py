@@ -76,23 +76,23 @@ async def post(redis_url: str, redis_stream: str) -> AsyncIterator[Post]:
 
 async def die(receiver: RedisConsumer) -> None:
     """As a process that is killed: its connections go, and nobody prolongs anything."""
-    session, receiver._session = receiver._session, None
-    assert session is not None
-    await session.close()
+    life, receiver._receiver = receiver._receiver, None
+    assert life is not None
+    await life.close()
     receiver._is_open = False
 
 
 async def fall_asleep(receiver: RedisConsumer) -> None:
     """As a process that is stopped: its connections stay, and nobody prolongs anything."""
-    assert receiver._session is not None
-    await receiver._session._stop_beating()
+    assert receiver._receiver is not None
+    await receiver._receiver._stop_beating()
 
 
 async def wake_up(receiver: RedisConsumer) -> None:
     """Its heart beats at once."""
-    session = receiver._session
-    assert session is not None
-    session._beating = asyncio.create_task(session._beat())
+    life = receiver._receiver
+    assert life is not None
+    life._beating = asyncio.create_task(life._beat())
     await asyncio.sleep(HOLD / 3 + 0.2)
 
 
@@ -149,7 +149,7 @@ async def test_a_refused_message_that_others_took_meanwhile_does_not_come_again(
     other = await post.receiver()
     (taken,) = await receive(other, 1)
     assert await receive(zombie, 1, patience=timedelta(seconds=1.5)) == []
-    assert zombie._hand.ids == set()
+    assert len(zombie._in_flight) == 0
     assert not other.is_lost(taken)
 
 
@@ -440,6 +440,6 @@ async def test_what_cannot_be_received_from_is_told_when_it_is_opened(redis_url:
 
 async def test_the_replies_are_read_by_the_protocol_that_is_pinned(post: Post) -> None:
     receiver = await post.receiver()
-    assert receiver._session is not None
-    (hello,) = await receiver._session.control.ask(["HELLO"], seconds=5)
+    assert receiver._receiver is not None
+    (hello,) = await receiver._receiver.control.ask(["HELLO"], seconds=5)
     assert hello[hello.index(b"proto") + 1] == 2

@@ -4,8 +4,8 @@
    publish ─▶ a wire of its own ─▶ chunk by chunk: one script that adds them     wires.py, sending.py, script.py
                                    and stops a key at its first failure
                                    WAIT, WAITAOF where asked for, and counted     confirming.py
-   receive ─▶ what others left ─▶ what was refused ─▶ what is new                 consumer.py, session.py, hand.py
-              a heartbeat keeps what is in hand                                   holds.py
+   receive ─▶ what others left ─▶ what was refused ─▶ what is new                 consumer.py, ../inflight.py
+              a heartbeat keeps what is in flight                                 receiver.py, pending.py
 ```
 
 In a plain pipeline every command runs, whatever became of the one before: after a failure the later messages of a key would be
