@@ -32,7 +32,7 @@ ONLY_IN_ONE_STORE = {
 }
 IN_A_TRANSPORT = {
     "__init__", "url", "connection", "producer", "encoding", "decoding", "outcomes", "batch", "publisher", "consumer",
-    "receiver", "inflight", "doctor",
+    "receiver", "doctor",
 }  # fmt: skip
 ONLY_IN_ONE_TRANSPORT = {
     "amqp": {"inspection", "management"},

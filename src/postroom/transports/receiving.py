@@ -11,6 +11,7 @@ from datetime import timedelta
 from postroom.clock import monotonic
 from postroom.contracts.transport import Delivery
 from postroom.errors import ConfigError
+from postroom.transports.inflight import NEVER
 
 
 class ReceivingConsumer(ABC):
@@ -52,9 +53,9 @@ class ReceivingConsumer(ABC):
 
         Raise TransportUnavailable while the broker is away."""
 
-    @abstractmethod
-    def _next_due(self, now: float) -> float:
+    def _next_due(self, now: float) -> float:  # noqa: ARG002 - where the broker brings again what was refused, that is news
         """Return when there may be something to hand out although there was no news."""
+        return NEVER
 
 
 def checked_prefetch(prefetch: int) -> int:

@@ -13,7 +13,6 @@ from nats.js.errors import APIError, NotFoundError
 from postroom.clock import monotonic
 from postroom.contracts.transport import ConsumerCapabilities, Delivery
 from postroom.errors import ConfigError, TransportRefused, TransportUnavailable
-from postroom.transports.inflight import NEVER
 from postroom.transports.nats import streams
 from postroom.transports.nats.connection import CONNECT_SECONDS, LOG, Connection, connect
 from postroom.transports.nats.receiver import ACK, NAK, TERM, NatsReceiver
@@ -97,9 +96,6 @@ class NatsConsumer(ReceivingConsumer):
             why = (receiver and receiver.why) or "the connection broke"
             raise TransportUnavailable(f"{self._settings.shown} cannot be received from: {why}; it is tried again.")
         return []
-
-    def _next_due(self, now: float) -> float:  # noqa: ARG002 - the server brings again what was refused
-        return NEVER
 
     async def _settle(self, delivery: Delivery, word: bytes) -> None:
         receiver = self._receiver

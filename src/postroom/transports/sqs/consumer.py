@@ -11,7 +11,7 @@ from itertools import count
 from postroom.clock import monotonic
 from postroom.contracts.transport import ConsumerCapabilities, Delivery
 from postroom.errors import ConfigError, TransportUnavailable
-from postroom.transports.inflight import NEVER, InFlight, InFlightMessage
+from postroom.transports.inflight import InFlight, InFlightMessage
 from postroom.transports.receiving import ReceivingConsumer, checked_prefetch
 from postroom.transports.sqs.acknowledging import Acknowledging, Lease, lease
 from postroom.transports.sqs.connection import BATCH, Queue, SqsConnection
@@ -92,9 +92,6 @@ class SqsConsumer(ReceivingConsumer):
             return None
         receiver.check(self._address.shown)
         return receiver.give(limit, until)
-
-    def _next_due(self, now: float) -> float:  # noqa: ARG002 - SQS brings again what was refused
-        return NEVER
 
 
 class SqsReceiver:
