@@ -17,7 +17,6 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any, Generic, TypeVar
 
 from postroom.contracts.transport import Delivery
@@ -29,8 +28,8 @@ Receipt = TypeVar("Receipt")
 
 @dataclass(slots=True, eq=False)
 class InFlightMessage(Generic[Receipt]):
-    """The token of a delivery that is in flight. A message that is refused and given again is another delivery with another
-    token, so that what is said of the first says nothing of the second."""
+    """The token of a delivery that is in flight, by which a delivery is known again. A message that is refused and given again
+    has another token, so that what is said of the first delivery says nothing of the second."""
 
     position: Any
     """Where it stands in the order in which messages are given: a number, or a tuple of numbers. No two have the same."""
@@ -76,7 +75,9 @@ class InFlight(Generic[Receipt]):
 
     def is_lost(self, delivery: Delivery) -> bool:
         """Return True unless this delivery is given now: not settled, refused or lost since."""
-        return self._given.get(delivery.token.position) is not delivery
+        token = delivery.token
+        given = self._given.get(token.position)
+        return given is None or given.token is not token
 
     def arrive(self, delivery: Delivery) -> None:
         """The broker delivered it.
@@ -115,46 +116,41 @@ class InFlight(Generic[Receipt]):
         given = self._given
         settled: list[Delivery] = []
         for delivery in deliveries:
-            position = delivery.token.position
-            if given.get(position) is delivery:
-                del given[position]
-                settled.append(delivery)
+            token = delivery.token
+            found = given.get(token.position)
+            if found is not None and found.token is token:
+                del given[token.position]
+                settled.append(found)
         return settled
 
     def refuse(self, delivery: Delivery, *, due: float) -> bool:
         """It is to be given again, not before *due*. Return False, and do nothing, if it is not given now."""
-        if not self.settle((delivery,)):
-            return False
-        held: InFlightMessage[Receipt] = delivery.token
-        again = InFlightMessage(held.position, held.receipt, held.key, due, held.turn + 1)
-        self._insert(replace(delivery, redelivered=delivery.redelivered + 1, token=again))
-        return True
+        for given in self.settle((delivery,)):
+            held: InFlightMessage[Receipt] = given.token
+            again = InFlightMessage(held.position, held.receipt, held.key, due, held.turn + 1)
+            self._insert(replace(given, redelivered=given.redelivered + 1, token=again))
+            return True
+        return False
 
     def take_back(self, deliveries: Iterable[Delivery]) -> None:
         """Those of these that are given were not handed out after all: they wait, as they did before."""
         for delivery in self.settle(deliveries):
             self._insert(delivery)
 
-    def recount(self, delivery: Delivery, redelivered: int) -> Delivery:
-        """Return what stands for this delivery, which is given, from now on: the same, delivered so often before."""
-        counted = self._given[delivery.token.position] = replace(delivery, redelivered=redelivered)
-        return counted
-
     def behind(self, delivery: Delivery) -> list[Delivery]:
         """Return this delivery, if it is in flight, and all that are behind it and have its key, in order."""
         held: InFlightMessage[Receipt] = delivery.token
-        if held.key is None:
-            return [each for each in self._all() if each is delivery]
-        of_key = sorted((each for each in self._all() if each.token.key == held.key), key=_position)
-        return of_key[of_key.index(delivery) :] if delivery in of_key else []
+        of_key = [each for each in self if each.token is held or (held.key is not None and each.token.key == held.key)]
+        tokens = [each.token for each in of_key]
+        return of_key[tokens.index(held) :] if held in tokens else []
 
     def lost(self, deliveries: Iterable[Delivery]) -> None:
         """The broker does not count these as ours any more: they are not in flight here, in whatever state they were."""
-        gone = set(deliveries)
-        gone.difference_update(self.settle(gone))
+        all_of_them = list(deliveries)
+        gone = {each.token for each in all_of_them} - {each.token for each in self.settle(all_of_them)}
         if gone:
-            self._fresh = deque(each for each in self._fresh if each not in gone)
-            self._back = [each for each in self._back if each not in gone]
+            self._fresh = deque(each for each in self._fresh if each.token not in gone)
+            self._back = [each for each in self._back if each.token not in gone]
 
     def lose_all(self) -> list[Delivery]:
         """Nothing is in flight any more. Return what was, in order."""
@@ -167,9 +163,6 @@ class InFlight(Generic[Receipt]):
     def next_due(self, now: float) -> float:
         """Return when the first of those that were refused will be due; NEVER if none is waited for."""
         return min((each.token.due for each in self._back if each.token.due > now), default=NEVER)
-
-    def _all(self) -> Iterator[Delivery]:
-        return chain(self._given.values(), self._back, self._fresh)
 
     def _take_back_due(self, room: int, now: float) -> tuple[list[Delivery], set[Hashable]]:
         """Take those out of `_back` that are due and not blocked. Return them, and the keys of those that stay."""

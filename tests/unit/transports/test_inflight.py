@@ -138,11 +138,16 @@ def test_what_was_taken_back_was_not_delivered() -> None:
     assert taken[0].redelivered == 0
 
 
-def test_what_the_broker_has_counted_stands_for_what_was_given() -> None:
-    ours = of_keys("a")
-    (first,) = ours.give(1, 0)
-    counted = ours.recount(first, 7)
-    assert (counted.redelivered, ours.is_lost(first), ours.is_lost(counted)) == (7, True, False)
+def test_a_delivery_is_known_by_its_token_whoever_changed_the_rest_of_it() -> None:
+    ours = of_keys("a", "a")
+    first, second = (replace(each, redelivered=7) for each in ours.give(2, 0))
+    assert not ours.is_lost(first)
+    assert positions(ours.behind(first)) == [0, 1]
+    assert ours.refuse(first, due=0)
+    (again,) = ours.give(1, 0)
+    assert (again.redelivered, ours.is_lost(first)) == (1, True)
+    ours.lost([second, replace(again, redelivered=7)])
+    assert len(ours) == 0
 
 
 def test_what_is_behind_is_what_came_later_with_its_key_given_or_not() -> None:
@@ -381,8 +386,8 @@ class GivesTwiceWhatArrivesTwice(Saboteur):
 
 
 class CountsNoRedelivery(Saboteur):
-    def refuse(self, delivery: Delivery, *, due: float) -> bool:
-        return super().refuse(replace(delivery, redelivered=delivery.redelivered - 1), due=due)
+    def _insert(self, delivery: Delivery) -> None:
+        super()._insert(replace(delivery, redelivered=0))
 
 
 class KeepsWhatIsLostWhileItWaits(Saboteur):

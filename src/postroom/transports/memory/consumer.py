@@ -39,7 +39,8 @@ class MemoryConsumer(ReceivingConsumer):
             )
 
     def is_lost(self, delivery: Delivery) -> bool:
-        return self._held.get(delivery.token.position) is not delivery
+        held = self._held.get(delivery.token.position)
+        return held is None or held.token is not delivery.token
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
         self._group.in_flight.settle([delivery for delivery in deliveries if self._let_go(delivery)])
@@ -76,7 +77,7 @@ class MemoryConsumer(ReceivingConsumer):
 
     def _let_go(self, delivery: Delivery) -> bool:
         """Return whether it was given to this receiver. It is not, from now on."""
-        return not self.is_lost(delivery) and self._held.pop(delivery.token.position) is delivery
+        return not self.is_lost(delivery) and self._held.pop(delivery.token.position) is not None
 
     def _give_all_back(self) -> None:
         for delivery in self._held.values():

@@ -8,6 +8,7 @@ import secrets
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, NoReturn
 
@@ -164,10 +165,10 @@ class RedisConsumer(ReceivingConsumer):
             self._in_flight.take_back(given)
             raise
         self._in_flight.lost(delivery for delivery in again if delivery.token.receipt not in counted)
-        ours = (delivery for delivery in given if not self._in_flight.is_lost(delivery))
         return [
-            self._in_flight.recount(delivery, counted[delivery.token.receipt] - 1) if delivery.token.turn else delivery
-            for delivery in ours
+            replace(delivery, redelivered=counted[delivery.token.receipt] - 1) if delivery.token.turn else delivery
+            for delivery in given
+            if not self._in_flight.is_lost(delivery)
         ]
 
     # ── the connection ────────────────────────────────────────────────────────────────────────────────────────────────
