@@ -36,7 +36,7 @@ IN_A_TRANSPORT = {
 }  # fmt: skip
 ONLY_IN_ONE_TRANSPORT = {
     "amqp": {"inspection", "management"},
-    "http": {"open_requests", "public_ip", "public_resolver", "responses", "signature"},
+    "http": {"open_requests", "public_ip", "public_resolver", "signature"},
     "kafka": {"offsets", "partitions", "subscription"},
     "memory": {"broker"},
     "nats": {"interest", "streams"},

@@ -31,7 +31,7 @@ class AmqpConsumer(ReceivingConsumer):
     ```
 
     See `postroom.contracts.transport` for what each method promises. A group's queue `orders.billing` is a quorum queue
-    that gives its messages to one receiver at a time; others of the group stand by. What is refused stays in hand until it
+    that gives its messages to one receiver at a time; others of the group stand by. What is refused stays here until it
     is due: RabbitMQ itself would put it behind all others.
     """
 

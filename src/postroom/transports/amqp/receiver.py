@@ -27,7 +27,7 @@ from postroom.transports.amqp.url import AmqpUrl
 from postroom.transports.inflight import InFlight, InFlightMessage
 
 HOLD_MILLISECONDS = 7 * 24 * 3600 * 1000
-"""So long a message may be in hand before RabbitMQ closes the channel. Before 3.12 nobody could say, and it is half an hour."""
+"""So long a message may be in flight before RabbitMQ closes the channel. Before 3.12 it is half an hour, and cannot be set."""
 
 
 class Unacknowledged:
@@ -104,7 +104,7 @@ class AmqpReceiver:
             self._tell()
 
     async def close(self) -> None:
-        """What is in hand goes back to the front of the queue. Acknowledgements that are on their way arrive first."""
+        """What is in flight goes back to the front of the queue. Acknowledgements that are on their way arrive first."""
         if self.is_open:
             await asyncio.wait({behind_us(self._say_goodbye())}, timeout=CLOSE_SECONDS)
         await self._wire.close()

@@ -15,17 +15,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import NamedTuple
 
 from postroom.clock import utcnow
 from postroom.contracts.transport import ConsumerCapabilities, Delivery
 from postroom.errors import ConfigError, InvalidMessage, TransportUnavailable
 from postroom.transports import cloudevents
 from postroom.transports.http.decoding import Read, Unsupported, headers_in, read
-from postroom.transports.http.responses import Answer, Refused, later, problem, retry_after
 from postroom.transports.http.signature import read_secret, unproven
 from postroom.transports.receiving import ReceivingConsumer
 
@@ -33,6 +34,35 @@ PREFETCH_DEFAULT = 100
 LARGEST_DEFAULT = 1024 * 1024
 PATIENCE_DEFAULT = timedelta(seconds=15)
 BUSY_SECONDS = 1
+
+Headers = list[tuple[str, str]]
+
+_TITLES = {
+    400: "Not an event",
+    401: "Not proven",
+    404: "Nothing here",
+    405: "Wrong method",
+    408: "Too slow",
+    413: "Too large",
+    415: "Unknown format",
+    503: "Not now",
+}
+
+
+class Answer(NamedTuple):
+    """What the sender is told."""
+
+    status: int
+    headers: Headers
+    body: bytes = b""
+
+
+class Refused(Exception):
+    """The request is answered without a delivery. Caught where it is answered."""
+
+    def __init__(self, status: int, detail: str, *headers: tuple[str, str]) -> None:
+        super().__init__(detail)
+        self.answer = problem(status, detail, *headers)
 
 
 @dataclass(slots=True, eq=False)
@@ -224,3 +254,19 @@ def _check_proof(*, is_signed: bool, unsigned: bool) -> None:
         raise ConfigError(
             "The receiver of webhooks has secrets, and is said to be unsigned: leave out the secrets, or unsigned."
         )
+
+
+def problem(status: int, detail: str, *headers: tuple[str, str]) -> Answer:
+    """An answer that says what is wrong, as RFC 9457 has it."""
+    body = json.dumps({"status": status, "title": _TITLES[status], "detail": detail}).encode()
+    return Answer(status, [("content-type", "application/problem+json"), *headers], body)
+
+
+def later(delay: timedelta, detail: str) -> Answer:
+    """An answer that asks to send it again, after this delay; whole seconds are all that can be said."""
+    return problem(503, detail, retry_after(math.ceil(max(delay.total_seconds(), 0))))
+
+
+def retry_after(seconds: int) -> tuple[str, str]:
+    """The header that says when to come again."""
+    return ("retry-after", str(seconds))
