@@ -423,6 +423,19 @@ async def test_opening_twice_is_opening_once(post: Post) -> None:
     assert not receiver.is_lost(held)
 
 
+async def test_what_comes_while_it_closes_is_not_in_flight_when_it_is_opened_again(post: Post) -> None:
+    """Leaving gives it back with all else: others may have it by then."""
+    receiver, other = await post.receiver("hold=300"), await post.receiver("hold=300")
+    await post.numbers(1)
+    (late,) = await receive(receiver, 1)
+    await receiver.close()
+    receiver._in_flight.arrive(late)  # as a read does whose answer was on its way
+    (taken,) = await receive(other, 1)
+    await receiver.open()
+    assert await receive(receiver, 1, patience=QUIET) == []
+    await other.ack([taken])
+
+
 async def test_what_cannot_be_received_from_is_told_when_it_is_opened(redis_url: str, redis_stream: str) -> None:
     with pytest.raises(ConfigError, match="is no stream to receive from"):
         await RedisConsumer(f"{redis_url}/{redis_stream}?create=off").open()

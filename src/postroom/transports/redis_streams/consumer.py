@@ -179,6 +179,7 @@ class RedisConsumer(ReceivingConsumer):
         return receiver
 
     async def _start(self, receiver: RedisReceiver) -> None:
+        self._in_flight.lose_all()  # what came while the last one left was given back with all else
         await receiver.begin()
         self._receiver = receiver
 
