@@ -220,10 +220,11 @@ STEPS = st.lists(
         st.tuples(st.just("arrive_next")),
         st.tuples(st.just("arrive_next")),
         st.tuples(st.just("arrive"), st.integers(0, 9)),
+        st.tuples(st.sampled_from(["arrive_again", "lost_waiting"]), st.integers(0, 4)),
         st.tuples(st.just("give"), st.integers(1, 4)),
         st.tuples(st.just("give"), st.integers(1, 4)),
-        st.tuples(st.sampled_from(["settle", "take_back", "lost", "behind"]), st.integers(0, 9)),
-        st.tuples(st.just("refuse"), st.integers(0, 9), st.sampled_from([0, 2, 3, NEVER])),
+        st.tuples(st.sampled_from(["settle", "take_back", "lost", "behind"]), st.integers(0, 4)),
+        st.tuples(st.just("refuse"), st.integers(0, 4), st.sampled_from([0, 2, 3, NEVER])),
         st.tuples(st.just("lose_all")),
     ),
     min_size=8,  # else most lives are too short for anything to happen in them
@@ -251,10 +252,10 @@ class Life:
 
     def step(self, name: str, number: int = 0, delay: float = 0) -> None:
         self.now += 1
-        if name in ("arrive", "arrive_next", "give", "lose_all"):
+        if name in ("arrive", "arrive_next", "arrive_again", "give", "lost_waiting", "lose_all"):
             getattr(self, name)(number)
         elif self.handed:
-            handed, known = self.handed[number % len(self.handed)]
+            handed, known = self.handed[-1 - number % len(self.handed)]
             is_ours = self.model.has(known) and known.is_given
             getattr(self, name)(handed, known, is_ours, delay)
 
@@ -266,6 +267,17 @@ class Life:
 
     def arrive_next(self, _: int) -> None:
         self.arrive(self.next_position)
+
+    def arrive_again(self, number: int) -> None:
+        if self.model.all:
+            self.arrive(self.model.all[number % len(self.model.all)].position)
+
+    def lost_waiting(self, number: int) -> None:
+        """Whatever is in flight, most of which waits."""
+        if self.model.all:
+            known = self.model.all[number % len(self.model.all)]
+            self.buffer.lost([each for each in self.buffer if each.token.position == known.position])
+            self.model.all = [each for each in self.model.all if each is not known]
 
     def give(self, limit: int) -> None:
         got, known = self.buffer.give(limit, self.now), self.model.give(limit, self.now)
@@ -288,7 +300,7 @@ class Life:
             known.is_given = False
 
     def lost(self, handed: Delivery, known: Known, _: bool, __: float) -> None:
-        """Also one that waits because it was taken back, or nothing at all."""
+        """Also one that was settled, refused or lost before: then nothing happens."""
         self.buffer.lost([handed])
         self.model.all = [each for each in self.model.all if each is not known]
 
