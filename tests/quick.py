@@ -22,8 +22,10 @@ PLACES = (
     "unit/cli/test_help.py", "unit/cli/test_put.py", "unit/cli/test_status.py", "unit/inbox", "unit/ops",
     "unit/relay", "unit/stores/test_guards.py", "unit/stores/test_hand_written.py", "unit/stores/test_opening.py",
     "unit/stores/test_sql_files.py", "unit/test_[!b]*.py", "unit/testing/test_journal.py", "unit/transports/test_*_url.py",
-    "unit/transports/test_*_outcomes.py", "unit/transports/test_http_public_ip.py", "unit/transports/test_null.py",
-    "unit/transports/test_structured.py", "unit/transports/test_publishing.py", "unit/transports/test_ordering.py",
+    "unit/transports/test_*_outcomes.py", "unit/transports/test_http_public_ip.py", "unit/transports/test_inflight.py",
+    "unit/transports/test_kafka_offsets.py", "unit/transports/test_nats_receiver.py", "unit/transports/test_null.py",
+    "unit/transports/test_ordering.py", "unit/transports/test_publishing.py", "unit/transports/test_redis_receiver.py",
+    "unit/transports/test_structured.py",
 )  # fmt: skip
 """Where the quick tests are, in this folder. Naming them is half of the speed: nothing else is collected."""
 

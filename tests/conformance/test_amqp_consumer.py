@@ -59,8 +59,8 @@ class RabbitBench:
 
     async def vanish(self, consumer: Consumer) -> bool:
         assert isinstance(consumer, AmqpConsumer)
-        assert consumer._session is not None
-        consumer._session.cut()
+        assert consumer._receiver is not None
+        consumer._receiver.cut()
         return True
 
     async def go_away(self) -> bool:

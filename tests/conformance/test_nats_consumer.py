@@ -58,8 +58,8 @@ class NatsBench:
         return True
 
     async def vanish(self, consumer: Any) -> bool:
-        consumer._pulling.end()
-        await consumer._pulling.connection.drop()
+        consumer._receiver.end()
+        await consumer._receiver.connection.drop()
         return True
 
     async def go_away(self) -> bool:

@@ -58,9 +58,9 @@ class Stream:
         return True
 
     async def vanish(self, consumer: RedisConsumer) -> bool:
-        session, consumer._session = consumer._session, None
-        assert session is not None
-        await session.close()  # as the kernel does for a process that was killed
+        life, consumer._receiver = consumer._receiver, None
+        assert life is not None
+        await life.close()  # as the kernel does for a process that was killed
         consumer._is_open = False
         return True
 

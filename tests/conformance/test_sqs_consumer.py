@@ -81,11 +81,11 @@ class SqsBench:
 
 async def vanished(consumer: SqsConsumer) -> None:
     """It ends without a word to SQS."""
-    desk, consumer._receiver = consumer._receiver, None
-    assert desk is not None
-    desk._background.cancel()
-    await desk._polling.end(0)
-    await desk._client.close()
+    receiver, consumer._receiver = consumer._receiver, None
+    assert receiver is not None
+    receiver._background.cancel()
+    await receiver._polling.end(0)
+    await receiver._client.close()
 
 
 class SqsContract(ConsumerContract):

@@ -22,12 +22,11 @@ ONLY_IN_ONE_STORE = {
     "sqlite": set[str](),
 }
 IN_A_TRANSPORT = {
-    "__init__", "url", "connection", "encoding", "decoding", "outcomes", "batch", "publisher", "consumer",
-    "receiver", "inflight", "doctor",
+    "__init__", "url", "connection", "encoding", "decoding", "outcomes", "batch", "publisher", "consumer", "receiver", "doctor",
 }  # fmt: skip
 ONLY_IN_ONE_TRANSPORT = {
-    "amqp": set(),
-    "http": {"open_requests", "public_ip", "responses", "signature"},
+    "amqp": set[str](),
+    "http": {"open_requests", "public_ip", "signature"},
     "kafka": {"offsets", "subscription"},
     "memory": {"broker"},
     "nats": {"interest", "streams"},

@@ -100,7 +100,7 @@ async def test_what_another_consumer_has_in_hand_is_put_off_and_has_one_effect(
         tallies = await asyncio.gather(*(a_consumer(group).run(until_idle=IDLE) for group in groups))
     assert list(await shop.desk.effects()) == ["1"]
     assert tallies[0].done + tallies[1].done == Counter(handled=1, known=1), "to be put off is no failure"
-    assert all(not shop.broker.groups[TOPIC, group].open for group in groups), "both are done with it"
+    assert all(len(shop.broker.groups[TOPIC, group].in_flight) == 0 for group in groups), "both are done with it"
 
 
 async def test_one_that_died_is_followed_when_its_hold_is_over(redis_url: str) -> None:

@@ -143,8 +143,8 @@ async def test_what_a_lost_channel_had_given_is_lost_and_comes_again(
     await put(url, *numbered(3))
     before = await receive(consumer, 2)
     assert not any(map(consumer.is_lost, before))
-    assert consumer._session is not None
-    consumer._session.cut()
+    assert consumer._receiver is not None
+    consumer._receiver.cut()
     assert all(map(consumer.is_lost, before))
     await consumer.ack(before)
     await consumer.nack(before[0])

@@ -22,7 +22,7 @@ from postroom.errors import ConfigError, TransportRefused, TransportUnavailable
 from postroom.message import Message
 from postroom.testing.contracts.consumer import data_of, numbered, receive
 from postroom.testing.waiting import until_async
-from postroom.transports.kafka import KafkaConsumer, KafkaPublisher, inflight, receiver
+from postroom.transports.kafka import KafkaConsumer, KafkaPublisher, offsets, receiver
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -150,7 +150,7 @@ async def test_a_receiver_that_leaves_makes_room_at_once(kafka_url: str, open_co
 async def test_a_handler_slower_than_the_poll_interval_keeps_its_partitions_even_with_full_hands(
     kafka_url: str, kafka_topic: str, open_consumer: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inflight, "WAITING_MIN", 10)
+    monkeypatch.setattr(offsets, "WAITING_MIN", 10)
     consumer = await open_consumer(kafka_url, kafka_topic, prefetch=5)
     await publish(kafka_url, kafka_topic, *numbered(100))
     held = await receive(consumer, 5)

@@ -133,7 +133,7 @@ async def test_a_prolonging_that_is_refused_means_that_it_is_lost_with_all_behin
     await publish(sqs_url, queue, *numbered(3, key="a"), *numbered(1, key="b", start=10))
     deliveries = await receive(consumer, 4)
     by_data = {each.message.data: each for each in deliveries}
-    await asyncio.to_thread(_show, sqs_url, queue, by_data[1].token.handle)
+    await asyncio.to_thread(_show, sqs_url, queue, by_data[1].token.receipt.handle)
     until = monotonic() + 2 * HOLD
     while not consumer.is_lost(by_data[1]) and monotonic() < until:
         await asyncio.sleep(0.05)

@@ -51,9 +51,8 @@ class AcknowledgesAllBefore(ConsumerSaboteur):
     caught_by = "test_acknowledged_out_of_turn_nothing_is_lost"
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
-        last = max(delivery.token for delivery in deliveries)
-        for place in [place for place in self._held if place <= last]:
-            del self._held[place], self._group.open[place]
+        last = max(delivery.token.position for delivery in deliveries)
+        await super().ack([held for place, held in self._held.items() if place <= last])
 
 
 class NeverAcknowledges(ConsumerSaboteur):

@@ -7,8 +7,8 @@
               a message that closes the channel is found out,     batch.py, outcomes.py
               and the others go again on a new one
 
-   receive ─▶ a session: one connection, one channel, one queue   session.py
-              what is in hand, and what is due again when         shelf.py
+   receive ─▶ one connection, one channel, one queue              receiver.py
+              what is in flight, and what is due again when       ../inflight.py
 ```
 
 A connection that did not answer in time is cut off, so that nothing leaves it later.

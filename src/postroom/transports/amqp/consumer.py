@@ -1,10 +1,9 @@
-"""The receiving side: one session at a time, and a new one when it is lost."""
+"""The receiving side: one connection at a time, and a new one when it is lost."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import timedelta
 
 from postroom.clock import monotonic
@@ -12,17 +11,18 @@ from postroom.contracts.transport import ConsumerCapabilities, Delivery
 from postroom.errors import ConfigError, TransportUnavailable
 from postroom.transports import GROUP_DEFAULT
 from postroom.transports.amqp.connection import TROUBLE
-from postroom.transports.amqp.inflight import Token
 from postroom.transports.amqp.outcomes import not_let_in
-from postroom.transports.amqp.receiver import AmqpReceiver, open_session
+from postroom.transports.amqp.receiver import AmqpReceiver, open_receiver
 from postroom.transports.amqp.url import read
+from postroom.transports.inflight import NEVER
+from postroom.transports.receiving import ReceivingConsumer
 
 OPEN_SECONDS = 5.0
 PREFETCH_DEFAULT = 500
 PREFETCH_MAX = 65_535
 
 
-class AmqpConsumer:
+class AmqpConsumer(ReceivingConsumer):
     """Receive from RabbitMQ: from the queue of a group at an exchange, or from a queue that is there.
 
     ```python
@@ -31,11 +31,12 @@ class AmqpConsumer:
     ```
 
     See `postroom.contracts.transport` for what each method promises. A group's queue `orders.billing` is a quorum queue
-    that gives its messages to one receiver at a time; others of the group stand by. What is refused stays in hand until it
+    that gives its messages to one receiver at a time; others of the group stand by. What is refused stays here until it
     is due: RabbitMQ itself would put it behind all others.
     """
 
     def __init__(self, url: str, *, group: str | None = None, prefetch: int | None = None) -> None:
+        super().__init__()
         self._address = read(url)
         shown = self._address.shown
         if not self._address.exchange and not self._address.queue:
@@ -51,7 +52,7 @@ class AmqpConsumer:
                 f"prefetch={prefetch} is not from 1 to {PREFETCH_MAX}; give the number of messages in hand."
             )
         self._group, self._prefetch = group or GROUP_DEFAULT, prefetch or PREFETCH_DEFAULT
-        self._session: AmqpReceiver | None = None
+        self._receiver: AmqpReceiver | None = None
         self._connecting = asyncio.Lock()
 
     @property
@@ -64,64 +65,52 @@ class AmqpConsumer:
 
     async def open(self) -> None:
         async with self._connecting:
-            if self._session is None or not self._session.is_open:
-                self._session = await self._connect(monotonic() + OPEN_SECONDS)
-
-    async def receive(self, limit: int, *, wait: timedelta) -> Sequence[Delivery]:
-        until = monotonic() + wait.total_seconds()
-        while True:
-            session = await self._ready()
-            session.news.clear()
-            if taken := session.shelf.take(limit, monotonic()):
-                return taken
-            now = monotonic()
-            if now >= until:
-                return []
-            due = session.shelf.next_due(now)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(session.news.wait(), min(until, due or until) - now)
+            if self._receiver is None or not self._receiver.is_open:
+                self._receiver = await self._connect(monotonic() + OPEN_SECONDS)
 
     def is_lost(self, delivery: Delivery) -> bool:
-        session, token = self._session, delivery.token
-        is_ours = session is not None and session.is_open and isinstance(token, Token) and session.shelf.is_out(token)
-        return not is_ours
+        receiver = self._receiver
+        return receiver is None or not receiver.is_open or receiver.in_flight.is_lost(delivery)
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
-        tags = [delivery.token.tag for delivery in deliveries if not self.is_lost(delivery)]
-        if tags and self._session is not None:
-            await self._session.ack(tags)
+        if self._receiver is not None and self._receiver.is_open:
+            await self._receiver.ack(deliveries)
 
     async def nack(self, delivery: Delivery, *, delay: timedelta = timedelta(0)) -> None:
-        if not self.is_lost(delivery) and self._session is not None:
-            self._session.shelf.put_back(delivery.token, monotonic() + delay.total_seconds())
-            self._session.news.set()
-
-    async def terminate(self, delivery: Delivery) -> None:
-        await self.ack([delivery])
+        if self._receiver is not None and self._receiver.is_open:
+            self._receiver.in_flight.refuse(delivery, due=monotonic() + delay.total_seconds())
+            self._news.set()
 
     async def close(self) -> None:
         async with self._connecting:
-            session, self._session = self._session, None
-            if session is not None:
-                await session.close()
+            receiver, self._receiver = self._receiver, None
+            if receiver is not None:
+                await receiver.close()
+
+    async def _take(self, limit: int, until: float) -> Sequence[Delivery]:  # noqa: ARG002 - it connects as fast as it can
+        receiver = await self._ready()
+        return receiver.in_flight.give(limit, monotonic())
+
+    def _next_due(self, now: float) -> float:
+        return NEVER if self._receiver is None else self._receiver.in_flight.next_due(now)
 
     async def _ready(self) -> AmqpReceiver:
-        """The session, or a new one where it was lost. A queue that is gone may come back, as a broker may."""
-        session = self._session
-        if session is not None and session.is_open:
-            return session
+        """The receiver, or a new one where its connection was lost. A queue that is gone may come back, as a broker may."""
+        receiver = self._receiver
+        if receiver is not None and receiver.is_open:
+            return receiver
         async with self._connecting:
-            if self._session is not None:
-                self._session.cut()
-                self._session = None
+            if self._receiver is not None:
+                self._receiver.cut()
+                self._receiver = None
             try:
-                self._session = session = await self._connect(monotonic() + OPEN_SECONDS)
+                self._receiver = receiver = await self._connect(monotonic() + OPEN_SECONDS)
             except ConfigError as exc:
                 raise TransportUnavailable(str(exc)) from None
-        return session
+        return receiver
 
     async def _connect(self, until: float) -> AmqpReceiver:
         try:
-            return await open_session(self._address, self._group, self._prefetch, until)
+            return await open_receiver(self._address, self._group, self._prefetch, until, self._news.set)
         except TROUBLE as exc:
             raise not_let_in(exc, self._address.shown) from None

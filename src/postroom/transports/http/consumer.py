@@ -11,8 +11,7 @@ from aiohttp import web
 from yarl import URL
 
 from postroom.errors import ConfigError, TransportUnavailable
-from postroom.transports.http.open_requests import PATIENCE_DEFAULT, PREFETCH_DEFAULT, OpenRequests
-from postroom.transports.http.responses import problem
+from postroom.transports.http.open_requests import PATIENCE_DEFAULT, PREFETCH_DEFAULT, OpenRequests, problem
 from postroom.urls import redact
 
 EXAMPLE = "http://0.0.0.0:8080/hooks"

@@ -15,24 +15,54 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import NamedTuple
 
-from postroom.clock import monotonic, utcnow
+from postroom.clock import utcnow
 from postroom.contracts.transport import ConsumerCapabilities, Delivery
 from postroom.errors import ConfigError, InvalidMessage, TransportUnavailable
 from postroom.transports import cloudevents
 from postroom.transports.http.decoding import Read, Unsupported, headers_in, read
-from postroom.transports.http.responses import Answer, Refused, later, problem, retry_after
 from postroom.transports.http.signature import read_secret, unproven
+from postroom.transports.receiving import ReceivingConsumer
 
 PREFETCH_DEFAULT = 100
 LARGEST_DEFAULT = 1024 * 1024
 PATIENCE_DEFAULT = timedelta(seconds=15)
 BUSY_SECONDS = 1
+
+Headers = list[tuple[str, str]]
+
+_TITLES = {
+    400: "Not an event",
+    401: "Not proven",
+    404: "Nothing here",
+    405: "Wrong method",
+    408: "Too slow",
+    413: "Too large",
+    415: "Unknown format",
+    503: "Not now",
+}
+
+
+class Answer(NamedTuple):
+    """What the sender is told."""
+
+    status: int
+    headers: Headers
+    body: bytes = b""
+
+
+class Refused(Exception):
+    """The request is answered without a delivery. Caught where it is answered."""
+
+    def __init__(self, status: int, detail: str, *headers: tuple[str, str]) -> None:
+        super().__init__(detail)
+        self.answer = problem(status, detail, *headers)
 
 
 @dataclass(slots=True, eq=False)
@@ -47,7 +77,7 @@ class Call:
             self.answer.set_result(answer)
 
 
-class OpenRequests:
+class OpenRequests(ReceivingConsumer):
     """Takes requests on one side, and is a `Consumer` on the other. Used from one event loop.
 
     It needs secrets, by which senders prove who they are; or `unsigned=True`, if whoever reaches it may send."""
@@ -61,6 +91,7 @@ class OpenRequests:
         largest: int = LARGEST_DEFAULT,
         patience: timedelta = PATIENCE_DEFAULT,
     ) -> None:
+        super().__init__()
         if prefetch < 1 or largest < 1 or patience <= timedelta(0):
             raise ConfigError(
                 f"prefetch is {prefetch}, largest {largest}, patience {patience}; give more than 0 for each."
@@ -73,7 +104,6 @@ class OpenRequests:
         """How many requests are being read, or wait for their answer."""
         self._calls: dict[Call, None] = {}
         self._line: deque[Delivery] = deque()
-        self._news = asyncio.Event()
 
     # ── the side of those who handle ──
 
@@ -93,19 +123,6 @@ class OpenRequests:
     async def open(self) -> None:
         """From now on requests are taken; before, they are told to come again."""
         self._is_open = True
-
-    async def receive(self, limit: int, *, wait: timedelta) -> Sequence[Delivery]:
-        until = monotonic() + wait.total_seconds()
-        while self._is_open:
-            self._news.clear()
-            if taken := self._take(limit):
-                return taken
-            if (left := until - monotonic()) <= 0:
-                return []
-            with suppress(TimeoutError):
-                async with asyncio.timeout(left):
-                    await self._news.wait()
-        raise TransportUnavailable("The receiver of webhooks is closed: open it first.")
 
     def is_lost(self, delivery: Delivery) -> bool:
         call: Call = delivery.token
@@ -128,6 +145,16 @@ class OpenRequests:
         self._news.set()
         for call in list(self._calls):
             call.say(later(timedelta(0), "The receiver is stopping."))
+
+    async def _take(self, limit: int, until: float) -> Sequence[Delivery]:  # noqa: ARG002 - it waits for nothing
+        if not self._is_open:
+            raise TransportUnavailable("The receiver of webhooks is closed: open it first.")
+        taken: list[Delivery] = []
+        while self._line and len(taken) < limit:
+            delivery = self._line.popleft()
+            if not self.is_lost(delivery):
+                taken.append(delivery)
+        return taken
 
     # ── the side of those who send ──
 
@@ -215,14 +242,6 @@ class OpenRequests:
             call.answer.cancel()
             del self._calls[call]
 
-    def _take(self, limit: int) -> list[Delivery]:
-        taken: list[Delivery] = []
-        while self._line and len(taken) < limit:
-            delivery = self._line.popleft()
-            if not self.is_lost(delivery):
-                taken.append(delivery)
-        return taken
-
 
 def _check_proof(*, is_signed: bool, unsigned: bool) -> None:
     """Raise ConfigError unless it is said, one way or the other, who may send."""
@@ -235,3 +254,19 @@ def _check_proof(*, is_signed: bool, unsigned: bool) -> None:
         raise ConfigError(
             "The receiver of webhooks has secrets, and is said to be unsigned: leave out the secrets, or unsigned."
         )
+
+
+def problem(status: int, detail: str, *headers: tuple[str, str]) -> Answer:
+    """An answer that says what is wrong, as RFC 9457 has it."""
+    body = json.dumps({"status": status, "title": _TITLES[status], "detail": detail}).encode()
+    return Answer(status, [("content-type", "application/problem+json"), *headers], body)
+
+
+def later(delay: timedelta, detail: str) -> Answer:
+    """An answer that asks to send it again, after this delay; whole seconds are all that can be said."""
+    return problem(503, detail, retry_after(math.ceil(max(delay.total_seconds(), 0))))
+
+
+def retry_after(seconds: int) -> tuple[str, str]:
+    """The header that says when to come again."""
+    return ("retry-after", str(seconds))

@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any
 
-from postroom.transports.http.open_requests import OpenRequests
-from postroom.transports.http.responses import Answer
+from postroom.transports.http.open_requests import Answer, OpenRequests
 
 Event = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Event]]

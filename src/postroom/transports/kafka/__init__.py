@@ -10,12 +10,12 @@ A producer is one of librdkafka's, and serves one batch at a time: the thread th
 the time is up is that batch alone. Nothing is left in a producer when `publish` returns.
 
 ```
-   the group ─▶ a thread that always polls ─▶ the hands ─▶ receive               reader.py, hands.py
-        ▲                  │                      │ ▲
-        └── commit ◀───────┘ ◀── what is done ────┘ └── ack, nack, terminate     place.py
+   the group ─▶ a thread that always polls ─▶ what is in flight ─▶ receive       receiver.py, ../inflight.py
+        ▲                  │                          │ ▲
+        └── commit ◀───────┘ ◀──── what is done ──────┘ └── ack, nack, terminate offsets.py
 ```
 
-A partition is committed up to the first record that is not done. What is refused waits in the hands, and its key with it.
+A partition is committed up to the first record that is not done. What is refused stays in flight, and its key waits with it.
 """
 
 from postroom.errors import MissingDependency

@@ -1,4 +1,4 @@
-"""The receiving side: what the reader's thread fetched is handed out here, and what is done is noted for it."""
+"""The receiving side: what the receiver's thread fetched is handed out here, and what is done is noted for it."""
 
 from __future__ import annotations
 
@@ -11,32 +11,30 @@ from postroom.clock import monotonic
 from postroom.contracts.transport import ConsumerCapabilities, Delivery
 from postroom.errors import ConfigError, TransportUnavailable
 from postroom.transports.kafka import subscription
-from postroom.transports.kafka.inflight import InFlight
+from postroom.transports.kafka.offsets import FetchedRecords
 from postroom.transports.kafka.receiver import OPEN_SECONDS, KafkaReceiver
+from postroom.transports.receiving import ReceivingConsumer, checked_prefetch
 
 PREFETCH_DEFAULT = 500
 
 
-class KafkaConsumer:
+class KafkaConsumer(ReceivingConsumer):
     """Receive records of topics as one of a group; each partition is one receiver's, and so is each key.
 
     ```python
     KafkaConsumer("kafka://broker-1:9092,broker-2:9092/orders", group="billing")
     ```
 
-    What was done is committed per partition up to the first that was not, so a crash brings back what was in hand and
+    What was done is committed per partition up to the first that was not, so a crash brings back what was in flight and
     loses nothing. A refused message waits here, with all that is behind it in its key; other keys go on.
     """
 
     def __init__(self, url: str, *, group: str = "postroom", prefetch: int = PREFETCH_DEFAULT) -> None:
-        if prefetch < 1:
-            raise ConfigError(f"prefetch is {prefetch}; give 1 or more.", prefetch=prefetch)
+        super().__init__()
+        self._prefetch = checked_prefetch(prefetch)
         self._subscription = subscription.read(url, group)
-        self._prefetch = prefetch
-        self._hands = InFlight(prefetch)
-        self._reader: KafkaReceiver | None = None
-        self._news = asyncio.Event()
-        """Something changed: there may be something to receive, or to raise."""
+        self._fetched = FetchedRecords(prefetch)
+        self._receiver: KafkaReceiver | None = None
 
     @property
     def capabilities(self) -> ConsumerCapabilities:
@@ -44,79 +42,67 @@ class KafkaConsumer:
 
     async def open(self) -> None:
         """Look whether the topics are there, and join the group: until it says what is ours, or for a few seconds."""
-        if self._reader is not None:
+        if self._receiver is not None:
             return
-        # Hands of its own: the last reader may still be leaving.
-        self._hands.lose_all()
-        self._hands = InFlight(self._prefetch)
-        reader = self._reader = KafkaReceiver(self._subscription, self._hands, self._teller())
-        reader.start()
+        # Records of its own: the last receiver may still be leaving.
+        self._fetched.lose_all()
+        self._fetched = FetchedRecords(self._prefetch)
+        receiver = self._receiver = KafkaReceiver(self._subscription, self._fetched, self._teller())
+        receiver.start()
         with suppress(TimeoutError):
-            # The reader itself gives up looking for the topics after so long; then the group has as long again.
+            # The receiver itself gives up looking for the topics after so long; then the group has as long again.
             async with asyncio.timeout(2 * OPEN_SECONDS):
-                while not reader.is_joined:
+                while not receiver.is_joined:
                     self._news.clear()
-                    self._check(reader)
+                    self._check(receiver)
                     await self._news.wait()
 
-    async def receive(self, limit: int, *, wait: timedelta) -> Sequence[Delivery]:
-        until = monotonic() + wait.total_seconds()
-        if self._reader is None:
+    def is_lost(self, delivery: Delivery) -> bool:
+        return self._fetched.is_lost(delivery)
+
+    async def ack(self, deliveries: Sequence[Delivery]) -> None:
+        """Noted at once, and committed a little later, together with others: see COMMIT_SECONDS."""
+        self._fetched.settle(deliveries)
+        self._news.set()
+
+    async def nack(self, delivery: Delivery, *, delay: timedelta = timedelta(0)) -> None:
+        self._fetched.refuse(delivery, monotonic() + delay.total_seconds())
+        self._news.set()
+
+    async def close(self) -> None:
+        """Commit what is done and leave the group, so that others have the partitions at once."""
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            await asyncio.to_thread(receiver.stop)
+            self._fetched.lose_all()
+
+    async def _begin(self, until: float) -> None:  # noqa: ARG002 - it joins the group as fast as it can
+        if self._receiver is None:
             try:
                 await self.open()
             except ConfigError as exc:
                 # It was right when we began: somebody may be changing it just now.
                 raise TransportUnavailable(str(exc)) from exc
-        while True:
-            self._news.clear()
-            now = monotonic()
-            if taken := self._take(limit, now):
-                return taken
-            if now >= until:
-                return []
-            with suppress(TimeoutError):
-                async with asyncio.timeout(min(until, self._hands.next_due(now)) - now):
-                    await self._news.wait()
 
-    def is_lost(self, delivery: Delivery) -> bool:
-        return self._hands.is_lost(delivery)
+    async def _take(self, limit: int, until: float) -> Sequence[Delivery] | None:  # noqa: ARG002 - it waits for nothing
+        receiver = self._receiver
+        if receiver is None:
+            return None
+        self._check(receiver)
+        return [] if receiver.is_in_doubt else self._fetched.give(limit, monotonic())
 
-    async def ack(self, deliveries: Sequence[Delivery]) -> None:
-        """Noted at once, and committed a little later, together with others: see COMMIT_SECONDS."""
-        for delivery in deliveries:
-            self._hands.finish(delivery)
-        self._news.set()
+    def _next_due(self, now: float) -> float:
+        return self._fetched.next_due(now)
 
-    async def nack(self, delivery: Delivery, *, delay: timedelta = timedelta(0)) -> None:
-        self._hands.give_back(delivery, monotonic() + delay.total_seconds())
-        self._news.set()
-
-    async def terminate(self, delivery: Delivery) -> None:
-        await self.ack([delivery])
-
-    async def close(self) -> None:
-        """Commit what is done and leave the group, so that others have the partitions at once."""
-        reader, self._reader = self._reader, None
-        if reader is not None:
-            await asyncio.to_thread(reader.stop)
-            self._hands.lose_all()
-
-    def _take(self, limit: int, now: float) -> Sequence[Delivery]:
-        reader = self._reader
-        if reader is None:
-            return []  # closed meanwhile
-        self._check(reader)
-        return [] if reader.is_in_doubt else self._hands.take(limit, now)
-
-    def _check(self, reader: KafkaReceiver) -> None:
+    def _check(self, receiver: KafkaReceiver) -> None:
         """Raise what keeps us from receiving."""
-        if reader.ended is not None:
-            self._reader = None
-            raise reader.ended
-        if reader.away is not None:
-            raise TransportUnavailable(f"No Kafka answers at {self._subscription.shown}: {reader.away}.")
-        if (refused := reader.refused) is not None:
-            reader.refused = None
+        if receiver.ended is not None:
+            self._receiver = None
+            raise receiver.ended
+        if receiver.away is not None:
+            raise TransportUnavailable(f"No Kafka answers at {self._subscription.shown}: {receiver.away}.")
+        if (refused := receiver.refused) is not None:
+            receiver.refused = None
             raise TransportUnavailable(f"Kafka does not let us read {self._subscription.shown}: {refused}.")
 
     def _teller(self) -> Callable[[], None]:

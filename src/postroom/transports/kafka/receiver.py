@@ -1,6 +1,6 @@
 """The thread that reads: one librdkafka consumer, polled always, however long handling takes.
 
-It alone speaks to librdkafka: joins the group, fetches into the hands, commits what is done, and leaves. That it never stops
+It alone speaks to librdkafka: joins the group, fetches records, commits what is done, and leaves. That it never stops
 polling is why a slow handler costs no partition.
 """
 
@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from postroom.clock import monotonic
 from postroom.errors import PostroomError, TransportRefused, TransportUnavailable
 from postroom.transports.kafka.decoding import read
-from postroom.transports.kafka.inflight import Done, InFlight
+from postroom.transports.kafka.offsets import Done, FetchedRecords
 from postroom.transports.kafka.outcomes import NO_SUCH_TOPIC, away, is_hopeless, not_answered
 from postroom.transports.kafka.subscription import Subscription
 from postroom.transports.kafka.url import LOG
@@ -28,7 +28,7 @@ POLL_SECONDS = 0.1
 AT_ONCE = 500
 """So many records at most are fetched between two looks at what else is to do."""
 ROOM_SECONDS = 0.5
-"""So long the hands may be full before fetching is paused, which throws away what librdkafka has fetched ahead."""
+"""So long there may be too many records before fetching is paused, which throws away what librdkafka has fetched ahead."""
 ROOM_PAUSE = 0.005
 COMMIT_SECONDS = 0.2
 PROBE_SECONDS = 1.0
@@ -41,7 +41,7 @@ LEAVE_SECONDS_AWAY = 1.0
 class KafkaReceiver:
     """One consumer of a group, from joining to leaving. It is not used again: what ended is replaced."""
 
-    def __init__(self, subscription: Subscription, hands: InFlight, tell: Callable[[], None]) -> None:
+    def __init__(self, subscription: Subscription, fetched: FetchedRecords, tell: Callable[[], None]) -> None:
         self.ended: PostroomError | None = None
         """Why it reads no more, once it does not."""
         self.away: str | None = None
@@ -50,7 +50,7 @@ class KafkaReceiver:
         """What a broker refused, until somebody was told."""
         self.is_joined = False
         """Has the group said which partitions are ours, be it none?"""
-        self._subscription, self._hands, self._tell = subscription, hands, tell
+        self._subscription, self._fetched, self._tell = subscription, fetched, tell
         self._noted: deque[KafkaError] = deque(maxlen=16)
         self._stopping = Event()
         self._is_paused = False
@@ -103,13 +103,13 @@ class KafkaReceiver:
             error = record.error()
             if error is None:
                 # Our own records have a topic, a partition and an offset; only those made by hand may not.
-                self._hands.add(record.topic() or "", record.partition() or 0, record.offset() or 0, read(record))
+                self._fetched.add(record.topic() or "", record.partition() or 0, record.offset() or 0, read(record))
             elif error.fatal():
                 raise KafkaException(error)
             else:
                 self.refused = error.str()
             number += 1
-            if number >= AT_ONCE or self._hands.is_full():
+            if number >= AT_ONCE or self._fetched.is_full():
                 break
             record = consumer.poll(0)
         if number:
@@ -118,18 +118,18 @@ class KafkaReceiver:
         self._look_around(consumer)
 
     def _make_room(self, consumer: Consumer) -> None:
-        """Fetch nothing while the hands are full; but keep polling, or the group takes our partitions for abandoned."""
+        """Fetch nothing while too many records wait; but keep polling, or the group takes our partitions for abandoned."""
         if not self._is_pausing_known:
             self._pause(consumer, pause=self._is_paused)
         if self._is_paused:
-            if self._hands.has_room():
+            if self._fetched.has_room():
                 self._pause(consumer, pause=False)
         elif self._stays_full():
             self._pause(consumer, pause=True)
 
     def _stays_full(self) -> bool:
         until = monotonic() + ROOM_SECONDS
-        while self._hands.is_full():
+        while self._fetched.is_full():
             if monotonic() >= until or self._stopping.wait(ROOM_PAUSE):
                 return True
         return False
@@ -147,22 +147,22 @@ class KafkaReceiver:
         now = monotonic()
         if now >= self._commit_at and self.away is None:
             self._commit_at = now + COMMIT_SECONDS
-            if done := self._hands.untold():
+            if done := self._fetched.untold():
                 try:
                     consumer.commit(offsets=_offsets(done), asynchronous=True)
                 except KafkaException:
-                    self._hands.not_told((each.topic, each.partition) for each in done)
+                    self._fetched.not_told((each.topic, each.partition) for each in done)
 
     def _committed(self, error: KafkaError | None, partitions: Sequence[TopicPartition]) -> None:
         failed = [(each.topic, each.partition) for each in partitions if error is not None or each.error is not None]
-        self._hands.not_told(failed)
+        self._fetched.not_told(failed)
 
     def _look_around(self, consumer: Consumer) -> None:
         """Does anybody answer? Asked when a connection broke; and while there is work, since news of that then stands in line
         behind all that librdkafka has fetched ahead."""
         now = monotonic()
         is_news = bool(self._noted) and self.away is None
-        if not is_news and (now < self._probe_at or not (self._noted or self._hands.is_busy())):
+        if not is_news and (now < self._probe_at or not (self._noted or self._fetched.is_busy())):
             return
         self._asked_at = now
         try:
@@ -206,7 +206,7 @@ class KafkaReceiver:
     # ── what the group says, while we poll ──
 
     def _gained(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:  # noqa: ARG002 - librdkafka's
-        self._hands.gain((each.topic, each.partition) for each in partitions)
+        self._fetched.gain((each.topic, each.partition) for each in partitions)
         # Whether new partitions come paused is librdkafka's affair; all are made alike before the next fetch.
         self._is_pausing_known = False
         self.is_joined = True
@@ -214,7 +214,7 @@ class KafkaReceiver:
 
     def _revoked(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
         """They go to others, who begin where we say. The group waits for us meanwhile."""
-        done = self._hands.lose((each.topic, each.partition) for each in partitions)
+        done = self._fetched.lose((each.topic, each.partition) for each in partitions)
         if done and self.away is None:
             # What cannot be told comes again, elsewhere.
             with suppress(KafkaException):
@@ -223,14 +223,14 @@ class KafkaReceiver:
 
     def _lost(self, consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:  # noqa: ARG002 - librdkafka's
         """Others have had them for a while: there is nothing to say about them any more."""
-        self._hands.lose((each.topic, each.partition) for each in partitions)
+        self._fetched.lose((each.topic, each.partition) for each in partitions)
         self._tell()
 
     def _leave(self, consumer: Consumer | None) -> None:
         if consumer is not None:
             with suppress(KafkaException):
                 consumer.close()  # which takes our partitions, by `_revoked`
-        self._hands.lose_all()
+        self._fetched.lose_all()
         self._tell()
 
 

@@ -1,13 +1,14 @@
-"""The broker: topics, and what each group of receivers has in hand."""
+"""The broker: topics, and what each group of receivers has in flight."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import chain
 
-from postroom.clock import monotonic
+from postroom.contracts.transport import Delivery
 from postroom.message import Message
+from postroom.transports.inflight import InFlight
 
 TOPIC_DEFAULT = "messages"
 
@@ -47,32 +48,17 @@ class Group:
     line: list[Message]
     """The topic's messages."""
     seen: int = 0
-    """How many of them were delivered at least once."""
-    open: dict[int, Open] = field(default_factory=dict)
-    """Those of them that are not done, by place, in order."""
+    """How many of them are in flight, or were."""
+    in_flight: InFlight[None] = field(default_factory=InFlight)
+    """Of all receivers of the group, by the place in the line."""
 
-    def take(self, limit: int, holder: object) -> list[tuple[int, Open]]:
-        """The next messages, for this holder: first what came back, and of no key anything while an earlier one waits."""
-        now, waiting, taken = monotonic(), set[str | None](), list[tuple[int, Open]]()
-        for place in chain(list(self.open), range(self.seen, len(self.line))):
-            if len(taken) == limit:
-                break
-            entry = self.open.setdefault(place, Open())
-            self.seen = max(self.seen, place + 1)
-            key = self.line[place].key
-            if entry.holder is None and (entry.due > now or key in waiting):
-                waiting |= {key} if key is not None else set()
-            elif entry.holder is None:
-                taken.append((place, entry))
-        for _, entry in taken:
-            entry.holder, entry.deliveries = holder, entry.deliveries + 1
-        return taken
-
-
-@dataclass(slots=True)
-class Open:
-    """A message that is not done."""
-
-    holder: object = None
-    deliveries: int = 0
-    due: float = 0.0
+    def give(self, limit: int, now: float, delivery_of: Callable[[int], Delivery]) -> list[Delivery]:
+        """The next messages: first what came back, and of no key anything while an earlier one waits."""
+        given = self.in_flight.give(limit, now)
+        while len(given) < limit and self.seen < len(self.line):
+            end = min(self.seen + limit - len(given), len(self.line))
+            for place in range(self.seen, end):
+                self.in_flight.arrive(delivery_of(place))
+            self.seen = end
+            given += self.in_flight.give(limit - len(given), now)
+        return given

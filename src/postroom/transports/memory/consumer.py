@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -11,18 +10,22 @@ from postroom.contracts.transport import ConsumerCapabilities, Delivery
 from postroom.errors import InvalidMessage, TransportRefused, TransportUnavailable
 from postroom.message import Message, cloudevent, from_cloudevent
 from postroom.text import is_storable
-from postroom.transports.memory.broker import Group, MemoryBroker, Open
+from postroom.transports.inflight import ALWAYS, InFlightMessage
+from postroom.transports.memory.broker import Group, MemoryBroker
+from postroom.transports.receiving import ReceivingConsumer
 
 PREFETCH_DEFAULT = 1_000
 LOOK_SECONDS = 0.002
 
 
-class MemoryConsumer:
+class MemoryConsumer(ReceivingConsumer):
     """See `postroom.contracts.transport` for what each method promises."""
 
     def __init__(self, broker: MemoryBroker, topic: str, *, group: str, prefetch: int = PREFETCH_DEFAULT) -> None:
+        super().__init__()
         self._broker, self._topic, self._name, self._prefetch = broker, topic, group, prefetch
-        self._held: dict[int, Open] = {}
+        self._held: dict[int, Delivery] = {}
+        """What this receiver has of what its group has in flight, by place."""
 
     @property
     def capabilities(self) -> ConsumerCapabilities:
@@ -35,41 +38,28 @@ class MemoryConsumer:
                 f"The broker in memory has no topic {self._topic!r}: name another, or add it to `known`."
             )
 
-    async def receive(self, limit: int, *, wait: timedelta) -> Sequence[Delivery]:
-        until = monotonic() + wait.total_seconds()
-        while True:
-            self._check()
-            room = min(limit, self._prefetch - len(self._held))
-            group = self._group
-            if room > 0 and (taken := group.take(room, self)):
-                self._held |= dict(taken)
-                source, topic = self._broker.source, self._topic
-                return [
-                    Delivery(message := group.line[place], source, topic, entry.deliveries - 1, _fault(message), place)
-                    for place, entry in taken
-                ]
-            if monotonic() >= until:
-                return []
-            await asyncio.sleep(LOOK_SECONDS)
-
     def is_lost(self, delivery: Delivery) -> bool:
-        return delivery.token not in self._held
+        held = self._held.get(delivery.token.position)
+        return held is None or held.token is not delivery.token
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
-        still_open = self._group.open
-        for delivery in deliveries:
-            if self._held.pop(delivery.token, None) is not None:
-                del still_open[delivery.token]
+        self._group.in_flight.settle([delivery for delivery in deliveries if self._let_go(delivery)])
 
     async def nack(self, delivery: Delivery, *, delay: timedelta = timedelta(0)) -> None:
-        if (entry := self._held.pop(delivery.token, None)) is not None:
-            entry.holder, entry.due = None, monotonic() + delay.total_seconds()
-
-    async def terminate(self, delivery: Delivery) -> None:
-        await self.ack([delivery])
+        if self._let_go(delivery):
+            self._group.in_flight.refuse(delivery, due=monotonic() + delay.total_seconds())
 
     async def close(self) -> None:
-        self._let_go()
+        self._give_all_back()
+
+    async def _take(self, limit: int, until: float) -> Sequence[Delivery]:  # noqa: ARG002 - it waits for nothing
+        self._check()
+        given = self._group.give(min(limit, self._prefetch - len(self._held)), monotonic(), self._delivery_of)
+        self._held.update((delivery.token.position, delivery) for delivery in given)
+        return given
+
+    def _next_due(self, now: float) -> float:
+        return now + LOOK_SECONDS
 
     @property
     def _group(self) -> Group:
@@ -77,12 +67,21 @@ class MemoryConsumer:
 
     def _check(self) -> None:
         if self._broker.away:
-            self._let_go()
+            self._give_all_back()
             raise TransportUnavailable("The broker in memory is away: bring it back with `broker.away = False`.")
 
-    def _let_go(self) -> None:
-        for entry in self._held.values():
-            entry.holder = None
+    def _delivery_of(self, place: int) -> Delivery:
+        message = self._group.line[place]
+        token = InFlightMessage(place, None, message.key)
+        return Delivery(message, self._broker.source, self._topic, 0, _fault(message), token)
+
+    def _let_go(self, delivery: Delivery) -> bool:
+        """Return whether it was given to this receiver. It is not, from now on."""
+        return not self.is_lost(delivery) and self._held.pop(delivery.token.position) is not None
+
+    def _give_all_back(self) -> None:
+        for delivery in self._held.values():
+            self._group.in_flight.refuse(delivery, due=ALWAYS)
         self._held.clear()
 
 

@@ -4,8 +4,8 @@
    publish ─▶ a connection ─▶ the first of each key at once, the next when that one is confirmed        batch.py
               of its own      what nobody answered: is the stream there, does it cover the subject?     publisher.py
 
-   receive ◀─ the hand ◀─ one pull at a time: who has it receives, others of the group stand by           pulling.py
-              in order     and nothing is given while somebody else still has something in hand            hand.py
+   receive ◀─ one pull at a time: who has it receives, others of the group stand by                       receiver.py
+              in order, and nothing is given while something is in flight at somebody else                 ../inflight.py
 ```
 
 Only JetStream: what is published to plain NATS and met by no stream is lost without a word. The library's own way to publish

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -16,14 +15,14 @@ from postroom.contracts.transport import ConsumerCapabilities, Delivery
 from postroom.errors import ConfigError, TransportRefused, TransportUnavailable
 from postroom.transports.nats import streams
 from postroom.transports.nats.connection import CONNECT_SECONDS, LOG, Connection, connect
-from postroom.transports.nats.inflight import InFlightMessage
 from postroom.transports.nats.receiver import ACK, NAK, TERM, NatsReceiver
 from postroom.transports.nats.url import group_name, read
+from postroom.transports.receiving import ReceivingConsumer, checked_prefetch
 
 PREFETCH_DEFAULT = 200
 
 
-class NatsConsumer:
+class NatsConsumer(ReceivingConsumer):
     """Receive from a JetStream stream, in its order. Of several receivers of a group one receives, the others stand by.
 
     ```python
@@ -34,11 +33,10 @@ class NatsConsumer:
     """
 
     def __init__(self, url: str, *, group: str = "postroom", prefetch: int = PREFETCH_DEFAULT) -> None:
-        if prefetch < 1:
-            raise ConfigError(f"prefetch is {prefetch}; give 1 or more.", prefetch=prefetch)
+        super().__init__()
         self._settings = read(url)
-        self._group, self._prefetch = group_name(group), prefetch
-        self._pulling: NatsReceiver | None = None
+        self._group, self._prefetch = group_name(group), checked_prefetch(prefetch)
+        self._receiver: NatsReceiver | None = None
         self._is_closed = True
 
     @property
@@ -47,69 +45,66 @@ class NatsConsumer:
 
     async def open(self) -> None:
         self._is_closed = False
-        if self._pulling is not None and not self._pulling.is_over:
+        if self._receiver is not None and not self._receiver.is_over:
             return
-        if self._pulling is not None:
-            await self._pulling.connection.drop()
+        if self._receiver is not None:
+            await self._receiver.connection.drop()
         await self._connect(warn=True)
 
-    async def receive(self, limit: int, *, wait: timedelta) -> Sequence[Delivery]:
-        until = monotonic() + wait.total_seconds()
-        pulling = self._pulling
-        if pulling is None or pulling.is_over:
-            if self._is_closed:
-                raise TransportUnavailable(f"The receiver of {self._settings.shown} is closed; open it.")
-            pulling = await self._renew(pulling)
-        while True:
-            if taken := pulling.take(limit):
-                return [hold.delivery for hold in taken if hold.delivery is not None]
-            if pulling.is_over:
-                why = pulling.why or "the connection broke"
-                raise TransportUnavailable(f"{self._settings.shown} cannot be received from: {why}; it is tried again.")
-            if (left := until - monotonic()) <= 0:
-                return []
-            pulling.changed.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(left):
-                    await pulling.changed.wait()
-
     def is_lost(self, delivery: Delivery) -> bool:
-        pulling, hold = self._pulling, delivery.token
-        return pulling is None or pulling.is_forgotten or pulling.hand.given.get(hold.place) is not hold
+        receiver = self._receiver
+        return receiver is None or receiver.is_forgotten or receiver.in_flight.is_lost(delivery)
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
         for delivery in deliveries:
-            await self._settle(delivery.token, ACK)
+            await self._settle(delivery, ACK)
 
     async def nack(self, delivery: Delivery, *, delay: timedelta = timedelta(0)) -> None:
-        pulling, seconds = self._pulling, max(delay.total_seconds(), 0.0)
-        if pulling is not None and not pulling.is_over and pulling.hand.refuse(delivery.token, monotonic() + seconds):
-            word = NAK + b' {"delay": %d}' % int(seconds * 1e9) if seconds else NAK
-            await pulling.tell(delivery.token, word)
+        receiver, seconds = self._receiver, max(delay.total_seconds(), 0.0)
+        if receiver is None or receiver.is_over:
+            return
+        if receiver.in_flight.send_back(delivery, monotonic() + seconds):
+            await receiver.say(delivery, NAK + b' {"delay": %d}' % int(seconds * 1e9) if seconds else NAK)
 
     async def terminate(self, delivery: Delivery) -> None:
-        await self._settle(delivery.token, TERM)
+        await self._settle(delivery, TERM)
 
     async def close(self) -> None:
         self._is_closed = True
-        pulling, self._pulling = self._pulling, None
-        if pulling is None:
+        receiver, self._receiver = self._receiver, None
+        if receiver is None:
             return
-        if pulling.connection.is_open:
-            await pulling.give_all_back()
-            await pulling.connection.close()
+        if receiver.connection.is_open:
+            await receiver.give_all_back()
+            await receiver.connection.close()
         else:
-            pulling.end()
-            await pulling.connection.drop()
+            receiver.end()
+            await receiver.connection.drop()
 
-    async def _settle(self, hold: InFlightMessage, word: bytes) -> None:
-        pulling = self._pulling
-        if pulling is not None and not pulling.is_over and pulling.hand.settle(hold):
-            await pulling.tell(hold, word)
+    async def _begin(self, until: float) -> None:  # noqa: ARG002 - it connects as fast as it can
+        receiver = self._receiver
+        if receiver is None or receiver.is_over:
+            if self._is_closed:
+                raise TransportUnavailable(f"The receiver of {self._settings.shown} is closed; open it.")
+            await self._renew(receiver)
+
+    async def _take(self, limit: int, until: float) -> Sequence[Delivery]:  # noqa: ARG002 - it waits for nothing
+        receiver = self._receiver
+        if receiver is not None and (given := receiver.give(limit)):
+            return given
+        if receiver is None or receiver.is_over:
+            why = (receiver and receiver.why) or "the connection broke"
+            raise TransportUnavailable(f"{self._settings.shown} cannot be received from: {why}; it is tried again.")
+        return []
+
+    async def _settle(self, delivery: Delivery, word: bytes) -> None:
+        receiver = self._receiver
+        if receiver is not None and not receiver.is_over and receiver.in_flight.settle((delivery,)):
+            await receiver.say(delivery, word)
 
     async def _renew(self, old: NatsReceiver | None) -> NatsReceiver:
         if old is not None:
-            self._pulling = None
+            self._receiver = None
             await old.connection.drop()
         try:
             return await self._connect()
@@ -122,22 +117,23 @@ class NatsConsumer:
         try:
             config = await streams.config_of(connection, self._settings)
             found = await self._consumer(connection)
-            pulling = NatsReceiver(
+            receiver = NatsReceiver(
                 connection,
                 self._settings.stream,
                 self._group,
                 prefetch=self._prefetch,
                 ack_wait=self._settings.ack_wait.total_seconds(),
+                tell=self._news.set,
             )
-            await pulling.begin(found.num_ack_pending or 0)
+            await receiver.begin(found.num_ack_pending or 0)
         except BaseException:
             await connection.drop()
             raise
         if warn:
             for weakness in streams.weaknesses_of(config, self._settings):
                 LOG.warning("%s", weakness)
-        self._pulling = pulling
-        return pulling
+        self._receiver = receiver
+        return receiver
 
     async def _consumer(self, connection: Connection) -> ConsumerInfo:
         """The group at the server, made where it is not there. It is never deleted by us: it is the group's memory."""

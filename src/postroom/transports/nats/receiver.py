@@ -1,10 +1,10 @@
-"""Receiving on one connection: a pull request at a time, and nothing given on while others have something in hand.
+"""Receiving on one connection: a pull request at a time, and nothing given on while others have something in flight.
 
 A consumer of ours lets one pull request wait (`max_waiting` 1). Whoever has it receives; the others of the group are turned
 away, and stand by. Two things remain that would break the order of a key, and the *gate* is closed for both:
 
-- What a dead receiver had in hand comes again only after `ack_wait`, and newer messages before it. So what comes first is
-  held back until the server says that nothing is in anybody's hand but ours. It is asked, not waited for: a server may stand
+- What a dead receiver had in flight comes again only after `ack_wait`, and newer messages before it. So what comes first is
+  held back until the server says that nothing is in flight at anybody but us. It is asked, not waited for: a server may stand
   still for longer than any time we would wait.
 - Another may have received between two pulls of ours. Then the numbers of our deliveries have a gap.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +21,9 @@ from nats.errors import Error
 
 from postroom.clock import monotonic
 from postroom.contracts.transport import Delivery
+from postroom.transports.inflight import NEVER, InFlight, InFlightMessage
 from postroom.transports.nats.connection import Connection
 from postroom.transports.nats.encoding import message_of
-from postroom.transports.nats.inflight import InFlight, InFlightMessage
 
 if TYPE_CHECKING:
     from nats.aio.msg import Msg
@@ -41,16 +41,78 @@ _TURNED_AWAY = "maxwaiting"
 _PROLONG_SHARE = 1 / 4
 
 
+class PulledMessages(InFlight[str]):
+    """What is in flight, by the place in the stream. The receipt is where the server wants to hear of a message.
+
+    What is refused goes back to the server. It is not ours until it arrives again, but its key waits for it here."""
+
+    def __init__(self, prefetch: int) -> None:
+        super().__init__(prefetch)
+        self.refused: dict[int, float] = {}
+        """When those that were sent back come again, by place."""
+        self.settled = 0
+        """How many were told of to the server, as handled or not."""
+
+    @property
+    def waiting(self) -> int:
+        return super().waiting - len(self.refused)
+
+    def ours(self) -> list[Delivery]:
+        """Return those that the server counts as ours, in the stream's order: as many as `len` says."""
+        return [each for each in self if each.token.position not in self.refused]
+
+    def arrive(self, delivery: Delivery) -> None:
+        self.refused.pop(delivery.token.position, None)
+        super().arrive(delivery)
+
+    def settle(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
+        settled = super().settle(deliveries)
+        self.settled += len(settled)
+        return settled
+
+    def send_back(self, delivery: Delivery, due: float) -> bool:
+        """It comes again, at this time. Return False, and do nothing, if it is not given now."""
+        if not self.refuse(delivery, due=NEVER):
+            return False
+        self.refused[delivery.token.position] = due
+        return True
+
+    def forget_refused(self) -> None:
+        """They do not come again: nobody has them, so the stream has deleted them."""
+        self.lost([each for each in self if each.token.position in self.refused])
+        self.refused.clear()
+
+    def give_back(self) -> list[Delivery]:
+        """What was not given is for others from now on, and so is what was refused. Return the former, in order."""
+        self.forget_refused()
+        back = [each for each in self if self.is_lost(each)]
+        self.lost(back)
+        self.settled += len(back)
+        return back
+
+    def is_overdue(self, now: float) -> bool:
+        """Return whether something refused should have come by now."""
+        return any(due < now for due in self.refused.values())
+
+
 class NatsReceiver:
     """The life of a receiver on one connection. Made by the consumer, which starts and ends it."""
 
-    def __init__(self, connection: Connection, stream: str, group: str, *, prefetch: int, ack_wait: float) -> None:
-        self.connection, self.hand = connection, InFlight(prefetch)
+    def __init__(
+        self,
+        connection: Connection,
+        stream: str,
+        group: str,
+        *,
+        prefetch: int,
+        ack_wait: float,
+        tell: Callable[[], None],
+    ) -> None:
+        """*tell* is called when something may be given, or it is over."""
+        self.connection, self.in_flight, self._tell = connection, PulledMessages(prefetch), tell
         self.is_over = False
         self.why: str | None = None
         """What ended it, beside the connection."""
-        self.changed = asyncio.Event()
-        """Something may be given now, or it is over."""
         self._client, self._stream, self._group = connection.client, stream, group
         self._prefetch, self._ack_wait = prefetch, ack_wait
         self._next = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{group}"
@@ -58,7 +120,7 @@ class NatsReceiver:
         self._is_open = False
         """The gate."""
         self._pending = 0
-        """How many are in anybody's hand, when it was last asked."""
+        """How many are in flight at anybody, when it was last asked."""
         self._last: int | None = None
         """The number of the latest delivery."""
         self._request, self._left = 0, 0
@@ -70,7 +132,7 @@ class NatsReceiver:
         connection.when_closed = self.end
 
     async def begin(self, pending: int) -> None:
-        """Start receiving, *pending* being in somebody's hand."""
+        """Start receiving, *pending* messages being in flight at somebody."""
         self._pending = pending
         self._subscription = await self._client.subscribe(f"{self._inbox}*", cb=self._came)
         for work in (self._pull_on, self._watch_the_gate, self._prolong):
@@ -79,37 +141,38 @@ class NatsReceiver:
     def end(self, why: str | None = None) -> None:
         """Stop receiving; nothing is said to the server."""
         self.is_over, self.why = True, self.why or why
-        for event in (self.changed, self._heard, self._has_room, self._doubt):
+        self._tell()
+        for event in (self._heard, self._has_room, self._doubt):
             event.set()
         for task in self._tasks:
             if task is not asyncio.current_task():
                 task.cancel()
 
     async def give_all_back(self) -> None:
-        """End it, and let the server have all that is in hand at once, what is on its way to us included."""
+        """End it, and let the server have all that is in flight at once, what is on its way to us included."""
         self.end()
         with suppress(OSError, Error, TimeoutError):
             async with asyncio.timeout(LATE_SECONDS):
                 await self._subscription.drain()
-                for hold in self.hand.holds:
-                    await self._client.publish(hold.reply, NAK)
-        self.hand = InFlight(self._prefetch)
+                for delivery in self.in_flight.ours():
+                    await self._client.publish(delivery.token.receipt, NAK)
+        self.in_flight = PulledMessages(self._prefetch)
 
     @property
     def is_forgotten(self) -> bool:
         """Were we silent for so long that the server may have given all we have to others?"""
         return self.is_over or monotonic() - self._prolonged_at >= self._ack_wait
 
-    def take(self, limit: int) -> list[InFlightMessage]:
-        """What may be given on now."""
-        return self.hand.take(limit) if self._is_open and not self.is_forgotten else []
+    def give(self, limit: int) -> list[Delivery]:
+        """Return what may be given now."""
+        return self.in_flight.give(limit, monotonic()) if self._is_open and not self.is_forgotten else []
 
-    async def tell(self, hold: InFlightMessage, word: bytes) -> None:
+    async def say(self, delivery: Delivery, word: bytes) -> None:
         """Say something of a message. Lost with the connection; then it comes again."""
         with suppress(OSError, Error):
-            await self._client.publish(hold.reply, word)
+            await self._client.publish(delivery.token.receipt, word)
         self._has_room.set()
-        if self.hand.refused:
+        if self.in_flight.refused:
             self._doubt.set()
 
     async def _while_it_lasts(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -147,15 +210,15 @@ class NatsReceiver:
         return self._left <= 0 or self._said is not None or self.is_over
 
     def _room(self) -> int:
-        hand = self.hand
+        in_flight = self.in_flight
         if not self._is_open:
-            # All that is in anybody's hand must come into ours, be it more than the prefetch.
-            return max(self._prefetch, self._pending) - hand.mine
-        room = self._prefetch - hand.mine
-        if hand.refused:
+            # All that is in flight at anybody must come to us, be it more than the prefetch.
+            return max(self._prefetch, self._pending) - len(in_flight)
+        room = self._prefetch - len(in_flight)
+        if in_flight.refused:
             # What is refused comes again only when it is asked for, and others may wait behind it.
-            return max(room, len(hand.refused))
-        return room if not hand.waiting or room >= self._prefetch // 2 else 0
+            return max(room, len(in_flight.refused))
+        return room if not in_flight.waiting or room >= self._prefetch // 2 else 0
 
     async def _understand(self, said: str | None) -> None:
         """Why the server ended the pull request, where it did."""
@@ -164,8 +227,8 @@ class NatsReceiver:
         if _TURNED_AWAY in said.lower().replace(" ", ""):
             # Another of the group receives. What we were not given yet is for it, lest it waits for us and we for it.
             self._is_open, self._last = False, None
-            for hold in self.hand.give_back():
-                await self._client.publish(hold.reply, NAK)
+            for delivery in self.in_flight.give_back():
+                await self._client.publish(delivery.token.receipt, NAK)
             await asyncio.sleep(STANDBY_SECONDS)
             return
         self.end(f"the server ended the receiving: {said}")
@@ -181,50 +244,50 @@ class NatsReceiver:
             self._is_open = False
         self._last = facts.sequence.consumer
         message, source, fault = message_of(msg.headers, msg.data)
-        hold = InFlightMessage(facts.sequence.stream, msg.reply)
-        hold.delivery = Delivery(
-            message, source, msg.subject, redelivered=facts.num_delivered - 1, fault=fault, token=hold
-        )
-        self.hand.arrive(hold)
+        token = InFlightMessage(facts.sequence.stream, msg.reply, message.key)
+        self.in_flight.arrive(Delivery(message, source, msg.subject, facts.num_delivered - 1, fault, token))
         self._left -= 1
         if self._left <= 0:
             self._heard.set()
-        (self.changed if self._is_open else self._doubt).set()
+        if self._is_open:
+            self._tell()
+        else:
+            self._doubt.set()
 
     async def _watch_the_gate(self) -> None:
-        if self.hand.waiting and not self._is_open:
+        if self.in_flight.waiting and not self._is_open:
             if not await self._ask():
                 await asyncio.sleep(GATE_SECONDS)
             return
-        if self.hand.is_overdue(monotonic() - OVERDUE_SECONDS):
+        if self.in_flight.is_overdue(monotonic() - OVERDUE_SECONDS):
             await self._ask()
         self._doubt.clear()
         with suppress(TimeoutError):
-            async with asyncio.timeout(OVERDUE_SECONDS if self.hand.refused else None):
+            async with asyncio.timeout(OVERDUE_SECONDS if self.in_flight.refused else None):
                 await self._doubt.wait()
 
     async def _ask(self) -> bool:
-        """Is all that is in anybody's hand in ours? Then the gate is open."""
-        mine, settled, last = self.hand.mine, self.hand.settled, self._last
-        self._pending = await self._in_anybodys_hand()
+        """Is all that is in flight at anybody in flight here? Then the gate is open."""
+        ours, settled, last = len(self.in_flight), self.in_flight.settled, self._last
+        self._pending = await self._in_flight_at_anybody()
         # What came or went meanwhile may be in the answer or not: then it is asked again.
-        is_all_ours = self._pending == mine and settled == self.hand.settled and last == self._last
+        is_all_ours = self._pending == ours and settled == self.in_flight.settled and last == self._last
         if is_all_ours:
-            self.hand.refused.clear()  # they are in nobody's hand: the stream has deleted them
+            self.in_flight.forget_refused()
             self._is_open = True
-            self.changed.set()
+            self._tell()
         self._has_room.set()
         return is_all_ours
 
-    async def _in_anybodys_hand(self) -> int:
+    async def _in_flight_at_anybody(self) -> int:
         found = await self._client.jetstream(timeout=LATE_SECONDS).consumer_info(self._stream, self._group)
         return int(found.num_ack_pending or 0)
 
     async def _prolong(self) -> None:
         await asyncio.sleep(self._ack_wait * _PROLONG_SHARE)
         if self.is_forgotten:
-            self.end("this process stood still for longer than ack_wait, and others may have what it had in hand")
+            self.end("this process stood still for longer than ack_wait, and others may have what it had in flight")
             return
         self._prolonged_at = monotonic()
-        for hold in self.hand.holds:
-            await self._client.publish(hold.reply, PROGRESS)
+        for delivery in self.in_flight.ours():
+            await self._client.publish(delivery.token.receipt, PROGRESS)

@@ -4,8 +4,8 @@
    publish ─▶ a connection of its own ─▶ chunk by chunk: one script that adds them    publisher.py, batch.py
                                          and stops a key at its first failure
                                          WAIT, WAITAOF where asked for, and counted    batch.py
-   receive ─▶ what others left ─▶ what was refused ─▶ what is new                 consumer.py, session.py, hand.py
-              a heartbeat keeps what is in hand                                   holds.py
+   receive ─▶ what others left ─▶ what was refused ─▶ what is new                 consumer.py, ../inflight.py
+              a heartbeat keeps what is in flight                                 receiver.py, pending.py
 ```
 
 In a plain pipeline every command runs, whatever became of the one before: after a failure the later messages of a key would be

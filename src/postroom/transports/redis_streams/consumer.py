@@ -8,6 +8,7 @@ import secrets
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, NoReturn
 
@@ -16,9 +17,10 @@ from redis.exceptions import RedisError
 from postroom.clock import monotonic
 from postroom.contracts.transport import ConsumerCapabilities, Delivery
 from postroom.errors import ConfigError, TransportError, TransportRefused, TransportUnavailable
+from postroom.transports.inflight import InFlight
+from postroom.transports.receiving import ReceivingConsumer, checked_prefetch
 from postroom.transports.redis_streams import server
 from postroom.transports.redis_streams.connection import Away, Lost, whole
-from postroom.transports.redis_streams.inflight import Entry, InFlight
 from postroom.transports.redis_streams.outcomes import code_of, told, why_away
 from postroom.transports.redis_streams.receiver import RedisReceiver
 from postroom.transports.redis_streams.url import EXAMPLE, read
@@ -30,7 +32,7 @@ AGAIN_SECONDS = 0.1
 """Between two tries to reach a server that is away."""
 
 
-class RedisConsumer:
+class RedisConsumer(ReceivingConsumer):
     """See `postroom.contracts.transport` for what each method promises.
 
     ```python
@@ -42,21 +44,19 @@ class RedisConsumer:
     """
 
     def __init__(self, url: str, *, group: str = "postroom", prefetch: int = PREFETCH_DEFAULT) -> None:
+        super().__init__()
         self._settings = read(url)
         if self._settings.stream is None:
             raise ConfigError(f"{self._settings.shown} names no stream to receive from; give one, as {EXAMPLE} does.")
-        if prefetch < 1:
-            raise ConfigError(f"prefetch is {prefetch}; give 1 or more.", prefetch=prefetch)
-        self._stream, self._group, self._prefetch = self._settings.stream, group, prefetch
+        self._stream, self._group, self._prefetch = self._settings.stream, group, checked_prefetch(prefetch)
         self._name = self._settings.name or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
-        self._hand = InFlight()
-        self._session: RedisReceiver | None = None
+        self._in_flight = InFlight[bytes](prefetch)
+        """By their places in the stream."""
+        self._receiver: RedisReceiver | None = None
         self._gone: str | None = None
         """Why nothing can be received until a person has looked."""
         self._is_open = False
         self._has_aof = True
-        self._changed = asyncio.Event()
-        """There is room, or something may be given out."""
 
     @property
     def capabilities(self) -> ConsumerCapabilities:
@@ -67,159 +67,148 @@ class RedisConsumer:
 
     async def open(self) -> None:
         """Connect, and make the group where it is not there yet: it then has the stream from its beginning."""
-        if self._session is not None:
+        if self._receiver is not None:
             return
         self._gone, self._is_open = None, True
         try:
-            session = await self._connect(OPEN_SECONDS)
+            receiver = await self._connect(OPEN_SECONDS)
         except (Away, Lost) as away:
             raise not_opened(
                 away.code,
                 f"No Redis to receive from at {self._settings.shown}: {away.error}; start it, or correct the URL.",
             ) from None
         try:
-            facts = await server.ask(session.control, OPEN_SECONDS)
+            facts = await server.ask(receiver.control, OPEN_SECONDS)
             server.check(facts, self._settings)
             self._has_aof = facts.has_aof is not False
-            await self._make_group(session)
-            await self._begin(session)
+            await self._make_group(receiver)
+            await self._start(receiver)
         except Lost as lost:
-            await session.close()
+            await receiver.close()
             raise TransportUnavailable(f"{self._settings.shown} does not answer any more: {lost.error}.") from None
         except BaseException:
-            await session.close()
+            await receiver.close()
             raise
 
-    async def receive(self, limit: int, *, wait: timedelta) -> Sequence[Delivery]:
-        if not self._is_open:
-            raise TransportError("The receiver is not open: open it first.")
-        until = monotonic() + wait.total_seconds()
-        while self._is_open:
-            session = self._session or await self._again(until)
-            try:
-                await self._refill(session, limit)
-                if entries := await self._next(session, limit):
-                    return [self._delivery(entry) for entry in entries]
-            except (Lost, RedisError) as trouble:
-                if self._is_open:
-                    await self._fail(trouble)
-            now = monotonic()
-            if now >= until:
-                break
-            self._changed.clear()
-            await session.wait(self._changed, self._waking(session, until, limit) - now)
-        return []
-
     def is_lost(self, delivery: Delivery) -> bool:
-        return self._hand.held.get(delivery.token.id) is not delivery.token
+        return self._in_flight.is_lost(delivery)
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
-        ids = [delivery.token.id for delivery in deliveries if not self.is_lost(delivery)]
-        if not ids or (session := self._session) is None:
+        receiver = self._receiver
+        if receiver is None or not (settled := self._in_flight.settle(deliveries)):
             return
-        self._hand.drop(ids)
-        self._changed.set()
+        self._news.set()
+        ids = [delivery.token.receipt for delivery in settled]
         commands = [["XACK", self._stream, self._group, *ids]]
         if self._settings.delete:
             commands.append(["XDEL", self._stream, *ids])
         with suppress(Lost):  # it comes again
-            acknowledged, *_ = await whole(session.control.ask(*commands, seconds=session.seconds))
+            acknowledged, *_ = await whole(receiver.control.ask(*commands, seconds=receiver.seconds))
             if isinstance(acknowledged, RedisError):
-                session.trouble = acknowledged
+                receiver.trouble = acknowledged
 
     async def nack(self, delivery: Delivery, *, delay: timedelta = timedelta(0)) -> None:
-        if not self.is_lost(delivery):
-            self._hand.refuse(delivery.token, monotonic() + delay.total_seconds())
-            self._changed.set()
-
-    async def terminate(self, delivery: Delivery) -> None:
-        await self.ack([delivery])
+        if self._in_flight.refuse(delivery, due=monotonic() + delay.total_seconds()):
+            self._news.set()
 
     async def close(self) -> None:
         self._is_open = False
-        self._hand.clear()
-        self._changed.set()
-        session, self._session = self._session, None
-        if session is not None:
-            await session.leave()
+        self._in_flight.lose_all()
+        self._news.set()
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            await receiver.leave()
 
-    # ── from the server into the hand, and out of it ──────────────────────────────────────────────────────────────────
+    # ── from the server, and out again ────────────────────────────────────────────────────────────────────────────────
 
-    def _room(self) -> int:
-        """How many more may be in the application's hands."""
-        return self._prefetch - len(self._hand.held)
+    async def _begin(self, until: float) -> None:  # noqa: ARG002 - it waits for nothing
+        if not self._is_open:
+            raise TransportError("The receiver is not open: open it first.")
+
+    async def _take(self, limit: int, until: float) -> Sequence[Delivery] | None:
+        """First what others left, then what is here; if that is nothing, what is new is asked for."""
+        if not self._is_open:
+            return None
+        receiver = self._receiver or await self._again(until)
+        try:
+            receiver.check()
+            number = self._wanted(limit)
+            if number > 0 and monotonic() >= receiver.look_at:
+                await receiver.look(number)
+            if given := await self._give(receiver, limit):
+                return given
+            if number > 0 and receiver.is_settled:
+                receiver.start_reading(number)
+        except (Lost, RedisError) as trouble:
+            if self._is_open:
+                await self._fail(trouble)
+        return []
+
+    def _next_due(self, now: float) -> float:
+        due = self._in_flight.next_due(now)
+        return due if self._receiver is None or self._wanted(1) <= 0 else min(due, self._receiver.look_at)
 
     def _wanted(self, limit: int) -> int:
-        """How many more are asked for. What waits behind a refused message takes room as well, lest a stuck key draws in
-        the whole stream."""
-        return min(limit, self._room(), self._prefetch - self._hand.waiting)
+        """Return how many more are asked for. What waits behind a refused message takes room as well, lest a stuck key draws
+        in the whole stream."""
+        return min(limit, self._prefetch - self._in_flight.given, self._prefetch - self._in_flight.waiting)
 
-    def _waking(self, session: RedisReceiver, until: float, limit: int) -> float:
-        """When there may be something to do that nobody tells us of."""
-        due = self._hand.next_due(monotonic())
-        return min(until, due, session.look_at) if self._wanted(limit) > 0 else min(until, due)
-
-    async def _refill(self, session: RedisReceiver, limit: int) -> None:
-        """What others left, and what is new: as much as there is room for."""
-        session.check()
-        number = self._wanted(limit)
-        if number > 0 and monotonic() >= session.look_at:
-            await session.look(number)
-        if number > 0 and session.is_settled and not self._hand.ready(1, monotonic()):
-            session.start_reading(number)
-
-    async def _next(self, session: RedisReceiver, limit: int) -> list[Entry]:
-        """What can be given out now, and it is."""
-        entries = self._hand.ready(min(limit, self._room()), monotonic())
-        if again := [entry.id for entry in entries if entry.was_refused]:
-            counted = await session.holds.count(again)
-            self._hand.drop(id_ for id_ in again if id_ not in counted)
-            entries = [entry for entry in entries if not entry.was_refused or entry.id in counted]
-            for entry in entries:
-                entry.deliveries = counted.get(entry.id, entry.deliveries)
-        self._hand.give(entries)
-        return entries
-
-    def _delivery(self, entry: Entry) -> Delivery:
-        return Delivery(entry.message, entry.source, self._stream, entry.deliveries - 1, entry.fault, token=entry)
+    async def _give(self, receiver: RedisReceiver, limit: int) -> list[Delivery]:
+        """Return what can be given now. The server counts what was refused, and says whether it is still ours."""
+        given = self._in_flight.give(limit, monotonic())
+        again = [delivery for delivery in given if delivery.token.turn]
+        if not again:
+            return given
+        try:
+            counted = await receiver.pending.count([delivery.token.receipt for delivery in again])
+        except BaseException:
+            self._in_flight.take_back(given)
+            raise
+        self._in_flight.lost(delivery for delivery in again if delivery.token.receipt not in counted)
+        return [
+            replace(delivery, redelivered=counted[delivery.token.receipt] - 1) if delivery.token.turn else delivery
+            for delivery in given
+            if not self._in_flight.is_lost(delivery)
+        ]
 
     # ── the connection ────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _connect(self, seconds: float) -> RedisReceiver:
-        session = RedisReceiver(self._settings, self._group, self._name, self._hand)
-        await session.connect(seconds)
-        return session
+        receiver = RedisReceiver(self._settings, self._group, self._name, self._in_flight, self._news.set)
+        await receiver.connect(seconds)
+        return receiver
 
-    async def _begin(self, session: RedisReceiver) -> None:
-        await session.begin()
-        self._session = session
+    async def _start(self, receiver: RedisReceiver) -> None:
+        self._in_flight.lose_all()  # what came while the last one left was given back with all else
+        await receiver.begin()
+        self._receiver = receiver
 
     async def _again(self, until: float) -> RedisReceiver:
-        """A new session, as soon as the server is back; TransportUnavailable when that is not in time."""
+        """A new receiver, as soon as the server is back; TransportUnavailable when that is not in time."""
         if self._gone is not None:
             raise TransportError(self._gone)
         while True:
-            session = None
+            receiver = None
             try:
-                session = await self._connect(max(until - monotonic(), 1.0))
-                await self._begin(session)
+                receiver = await self._connect(max(until - monotonic(), 1.0))
+                await self._start(receiver)
             except BaseException as trouble:
-                if session is not None:
-                    await session.close()
+                if receiver is not None:
+                    await receiver.close()
                 if not isinstance(trouble, (Away, Lost, RedisError)):
                     raise
                 if monotonic() + AGAIN_SECONDS >= until or _is_group_gone(trouble):
                     await self._fail(trouble)
                 await asyncio.sleep(AGAIN_SECONDS)
             else:
-                return session
+                return receiver
 
     async def _fail(self, trouble: Exception) -> NoReturn:
-        """What was in hand is lost: it comes again, when the server is back."""
-        self._hand.clear()
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        """What was in flight is lost: it comes again, when the server is back."""
+        self._in_flight.lose_all()
+        receiver, self._receiver = self._receiver, None
+        if receiver is not None:
+            await receiver.close()
         if _is_group_gone(trouble):
             self._gone = (
                 f"The group {self._group!r} of {self._settings.shown} is gone: the server lost its data, or somebody deleted "
@@ -229,9 +218,9 @@ class RedisConsumer:
         said = told(trouble) if isinstance(trouble, RedisError) else str(trouble)
         raise TransportUnavailable(f"Nothing can be received from {self._settings.shown}: {said}.") from None
 
-    async def _make_group(self, session: RedisReceiver) -> None:
+    async def _make_group(self, receiver: RedisReceiver) -> None:
         command: list[Any] = ["XGROUP", "CREATE", self._stream, self._group, "0"]
-        (answer,) = await session.control.ask(command + ["MKSTREAM"] * self._settings.create, seconds=OPEN_SECONDS)
+        (answer,) = await receiver.control.ask(command + ["MKSTREAM"] * self._settings.create, seconds=OPEN_SECONDS)
         if not isinstance(answer, RedisError) or code_of(answer) == "BUSYGROUP":
             return
         said = told(answer)

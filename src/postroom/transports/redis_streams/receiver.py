@@ -1,16 +1,19 @@
-"""One connected life of a receiver: a wire that waits for new entries, a wire for all else, and a heartbeat."""
+"""One connected life of a receiver: a connection that waits for new entries, one for all else, and a heartbeat."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from redis.exceptions import RedisError
 
 from postroom.clock import monotonic
+from postroom.contracts.transport import Delivery
+from postroom.transports.inflight import InFlight, InFlightMessage
 from postroom.transports.redis_streams.connection import Lost, RedisConnection, Word, whole
-from postroom.transports.redis_streams.inflight import InFlight, entry_of
+from postroom.transports.redis_streams.encoding import read
 from postroom.transports.redis_streams.pending import HEIR, PendingScripts
 from postroom.transports.redis_streams.url import RedisUrl
 
@@ -26,11 +29,15 @@ LOG = logging.getLogger("postroom.redis")
 class RedisReceiver:
     """From a connection to its loss."""
 
-    def __init__(self, settings: RedisUrl, group: str, receiver: str, hand: InFlight) -> None:
-        self._settings, self._group, self._receiver, self._hand = settings, group, receiver, hand
+    def __init__(
+        self, settings: RedisUrl, group: str, receiver: str, in_flight: InFlight[bytes], tell: Callable[[], None]
+    ) -> None:
+        """What comes is put into *in_flight*, and *tell* is called."""
+        self._settings, self._group, self._receiver = settings, group, receiver
+        self._in_flight, self._tell, self._stream = in_flight, tell, settings.stream or ""
         self.control, self._reader = RedisConnection(settings), RedisConnection(settings)
         self.seconds = min(GRACE_SECONDS, settings.hold)
-        self.holds = PendingScripts(self.control, settings, group, receiver, self.seconds)
+        self.pending = PendingScripts(self.control, settings, group, receiver, self.seconds)
         self._block = min(BLOCK_SECONDS, settings.hold / 3)
         self._reader_id = 0
         """By which its wait can be ended; 0: we may not know. Then leaving takes as long as the wait."""
@@ -39,7 +46,7 @@ class RedisReceiver:
         self._strays: set[bytes] = set()
         """What is ours as the server says, and we know nothing of."""
         self.trouble: Exception | None = None
-        """Why this session is over."""
+        """Why it is over."""
         self._began_at = 0.0
         self.look_at = 0.0
         """When to look again for what others left."""
@@ -59,7 +66,7 @@ class RedisReceiver:
 
     async def begin(self) -> None:
         """Let go of what an earlier life of this receiver had, so that it comes again; and keep what comes from now on."""
-        await self.holds.leave(for_good=False)
+        await self.pending.leave(for_good=False)
         self._began_at = monotonic()
         self._beating = asyncio.create_task(self._beat())
 
@@ -80,18 +87,6 @@ class RedisReceiver:
         if self.trouble is not None:
             raise self.trouble
 
-    async def wait(self, changed: asyncio.Event, seconds: float) -> None:
-        """Until something changed, something new has come, or the time is over."""
-        waiting = asyncio.create_task(changed.wait())
-        try:
-            await asyncio.wait(
-                {waiting, *self._under_way()},
-                timeout=max(seconds, 0.0),
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-        finally:
-            waiting.cancel()
-
     async def leave(self) -> None:
         """Give all back, and go."""
         await self._stop_beating()
@@ -100,7 +95,7 @@ class RedisReceiver:
                 if self._reader_id:
                     await self.control.ask(["CLIENT", "UNBLOCK", self._reader_id], seconds=self.seconds)
                 await asyncio.wait(under_way, timeout=self._block + self.seconds)
-            await self.holds.leave(for_good=True)
+            await self.pending.leave(for_good=True)
         await self.close()
 
     async def close(self) -> None:
@@ -116,8 +111,9 @@ class RedisReceiver:
         return [self._reading] if self._reading is not None and not self._reading.done() else []
 
     async def _look(self, number: int) -> None:
-        taken, trimmed, others = await self.holds.take(number)
-        self._hand.put(entry_of(*each) for each in taken)
+        taken, trimmed, others = await self.pending.take(number)
+        for entry in taken:
+            self._in_flight.arrive(delivery_of(self._stream, *entry))
         if trimmed:
             LOG.warning("%s: %s messages were trimmed before they were handled.", self._settings.shown, trimmed)
         # The server may still have given an entry to one that died, for as long as that one's last read lasted.
@@ -137,44 +133,58 @@ class RedisReceiver:
             "BLOCK",
             block,
             "STREAMS",
-            self._settings.stream or "",
+            self._stream,
             ">",
         ]
         try:
             (answer,) = await self._reader.ask(command, seconds=self._block + GRACE_SECONDS)
-        except Lost as lost:
-            self.trouble = lost
-            return
-        if isinstance(answer, RedisError):
-            self.trouble = answer
+            if isinstance(answer, RedisError):
+                raise answer
+        except (Lost, RedisError) as trouble:
+            self.trouble = trouble
         else:
-            self._hand.put(entry_of(id_, words) for _, entries in answer or () for id_, words in entries)
+            for entry in (each for _, entries in answer or () for each in entries):
+                self._in_flight.arrive(delivery_of(self._stream, *entry))
+        finally:
+            self._tell()
+
+    def _ids(self) -> set[bytes]:
+        return {each.token.receipt for each in self._in_flight}
 
     async def _beat(self) -> None:
         """Prolong what is ours, three times in a hold; and see what is not ours any more."""
         while True:
             await asyncio.sleep(self._settings.hold / 3)
-            before = self._hand.ids
+            before = self._ids()
             try:
-                ours = await whole(self.holds.keep())
+                ours = await whole(self.pending.keep())
             except (Lost, RedisError) as trouble:
                 self._end(trouble)
                 return
-            if lost := before & self._hand.ids - ours:
+            if lost := [each for each in self._in_flight if each.token.receipt in before - ours]:
                 LOG.warning("%s: %s messages were taken over by others.", self._settings.shown, len(lost))
-                self._hand.drop(lost)
-            if self._strays & (strays := ours - before - self._hand.ids):
+                self._in_flight.lost(lost)
+            if self._strays & (strays := ours - before - self._ids()):
                 self._end(Lost("STRAYS", "the server holds messages for us that never came"))
                 return
             self._strays = strays
 
     def _end(self, trouble: Exception) -> None:
-        """What was in hand is lost. Whoever receives next is told."""
+        """What was in flight is lost. Whoever receives is told."""
         self.trouble = trouble
-        self._hand.clear()
+        self._in_flight.lose_all()
+        self._tell()
 
     async def _stop_beating(self) -> None:
         beating, self._beating = self._beating, None
         if beating is not None and beating is not asyncio.current_task():
             beating.cancel()
             await asyncio.wait({beating})
+
+
+def delivery_of(stream: str, id_: bytes, words: Sequence[bytes], deliveries: int = 1) -> Delivery:
+    """An entry as the server tells it. Its place in the order is its place in the stream."""
+    milliseconds, _, number = id_.partition(b"-")
+    message, source, fault = read(words)
+    token = InFlightMessage((int(milliseconds), int(number)), id_, message.key)
+    return Delivery(message, source, stream, deliveries - 1, fault, token)

@@ -5,9 +5,9 @@
               the head of every key, ten to a request, many at once  batch.py
               Successful[] and Failed[]: an outcome each             outcomes.py
 
-   receive ◀─ what was polled, and is prolonged while in hand        desk.py, polling.py, holds.py, reading.py
-   ack ─────▶ delete, ten to a request                               hands.py
-   nack ────▶ visible again later; on FIFO its group waits for it    hands.py
+   receive ◀─ what was polled, and is prolonged while in flight      consumer.py, polling.py, decoding.py
+   ack ─────▶ delete, ten to a request                               acknowledging.py
+   nack ────▶ visible again later; on FIFO its group waits for it    acknowledging.py
 ```
 
 A FIFO queue keeps the order of each key, which is its group there. A standard queue keeps none, and may deliver twice.

@@ -27,12 +27,15 @@ SYSTEM = ["ApproximateReceiveCount", "MessageGroupId"]
 class Polling:
     """The polls that are under way. What they bring is given to *bring*, in order."""
 
-    def __init__(self, sqs: Any, queue: Queue, bring: Callable[[list[Raw]], None]) -> None:
-        self._sqs, self._queue, self._bring = sqs, queue, bring
+    def __init__(self, sqs: Any, queue: Queue, bring: Callable[[list[Raw]], None], tell: Callable[[], None]) -> None:
+        """*tell* is called when a poll has ended, whatever it brought."""
+        self._sqs, self._queue, self._bring, self._tell = sqs, queue, bring, tell
         self._under_way: dict[asyncio.Task[None], int] = {}
         self._eager = 1
         self.trouble: Outcome | None = None
         """Why the last one brought nothing, if SQS did not even answer."""
+        self.error: BaseException | None = None
+        """What a poll raised that nobody thought of."""
 
     def ask(self, room: int, wait: float) -> None:
         """See that polls are under way for up to so many messages: one, or more while each comes back full."""
@@ -41,26 +44,24 @@ class Polling:
             number = min(room, BATCH)
             task = asyncio.get_running_loop().create_task(self._poll(number, min(ceil(wait), LONGEST_SECONDS)))
             self._under_way[task] = number
+            task.add_done_callback(self._ended)
             room -= number
-
-    async def next(self, seconds: float) -> None:
-        """Wait until one of them is done, or so long."""
-        if self._under_way:
-            done, _ = await asyncio.wait(self._under_way, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                self._under_way.pop(task, None)  # another may have waited for it, too
-                task.result()
-        else:
-            await asyncio.sleep(seconds)
 
     async def end(self, seconds: float) -> None:
         """Let those under way come to their end; break off what takes longer."""
         if self._under_way:
             await asyncio.wait(self._under_way, timeout=seconds)
-            for task in self._under_way:
+            left = list(self._under_way)
+            for task in left:
                 task.cancel()
-            await asyncio.gather(*self._under_way, return_exceptions=True)
+            await asyncio.gather(*left, return_exceptions=True)
             self._under_way.clear()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._under_way.pop(task, None)
+        if not task.cancelled():
+            self.error = self.error or task.exception()
+        self._tell()
 
     async def _poll(self, number: int, wait: int) -> None:
         # With the same name, SQS gives the same messages again if its first answer was lost.
