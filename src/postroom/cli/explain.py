@@ -14,9 +14,8 @@ from postroom.cli.options import store_options
 from postroom.cli.output import printable, write, write_json
 from postroom.cli.session import Session
 from postroom.errors import ConfigError, SchemaMismatch
-from postroom.ops.explain import Explanation
+from postroom.ops.explain import Explanation, explain_received
 from postroom.ops.explain import explain as explain_message
-from postroom.ops.explain_inbox import explain_received
 from postroom.stores import open_inbox_store
 
 
