@@ -18,14 +18,14 @@ from postroom.cli.logs import log_level, logging_lines
 from postroom.cli.notes import note
 from postroom.cli.options import store_options
 from postroom.cli.output import printable, write
-from postroom.cli.progress import view_of
-from postroom.cli.repair import messages
+from postroom.cli.progress import Tally, view_of
 from postroom.cli.session import Session
-from postroom.cli.tally import Tally
-from postroom.contracts.outbox import OPEN, Counts, Store
+from postroom.contracts.outbox import Store
 from postroom.events import Listeners
 from postroom.ops.health import Health, Readiness
 from postroom.ops.health_port import HealthPort
+from postroom.ops.status import StatusSnapshot, look
+from postroom.ops.words import count
 from postroom.relay import Relay, relay_from, routes_from
 from postroom.relay.process import settle_in
 from postroom.telemetry import failpoints
@@ -108,21 +108,22 @@ def relay(session: Session, drain: bool, owner: str | None, log_level: str) -> N
         sys.exit(_judged(left, tally))
 
 
-def _judged(left: Counts, tally: Tally) -> int:
+def _judged(left: StatusSnapshot, tally: Tally) -> int:
     """Say what a drain leaves behind; its exit code. Open ones that wait for no person mean that it was stopped."""
-    waiting = sum(left.by_status.get(status, 0) for status in OPEN) - left.parked
-    dead = left.by_status.get("dead", 0)
-    shut = tally.shut if waiting > 0 else []
-    if waiting > 0:
-        write(f"stopped before all was drained: {messages(waiting)} left")
+    shut = tally.shut if left.waiting > 0 else []
+    if left.waiting > 0:
+        write(f"stopped before all was drained: {count(left.waiting, 'message')} left")
     for sentence in shut:
         write(printable(sentence))
-    if dead or left.parked:
-        write(f"{dead:,} dead, {left.parked:,} waiting behind them: see `postroom list --status dead`.")
-    return LEFT_BEHIND if dead or left.parked or shut else 0
+    parked = left.counts.parked
+    if left.dead or parked:
+        write(f"{left.dead:,} dead, {parked:,} waiting behind them: see `postroom list --status dead`.")
+    return LEFT_BEHIND if left.dead or parked or shut else 0
 
 
-async def _relay(session: Session, ending: Ending, *, drain: bool, owner: str | None) -> tuple[Counts | None, Tally]:
+async def _relay(
+    session: Session, ending: Ending, *, drain: bool, owner: str | None
+) -> tuple[StatusSnapshot | None, Tally]:
     """Run until stopped, or drained; what is in the store after a drain, and what was done."""
     settings = session.settings
     # What it shows, and answers at its health port, must not wait behind its work: a store of its own.
@@ -142,10 +143,10 @@ async def _relay(session: Session, ending: Ending, *, drain: bool, owner: str | 
             live.running = running = asyncio.ensure_future(carrier.drain() if drain else carrier.run())
             async with _beside(view.run()):
                 await asyncio.wait([running])
-            if running.exception() is None or any(tally.numbers):
+            if running.exception() is None or any(tally.totals.numbers):
                 write(tally.summary())
             await running
-        return await watching.counts() if drain else None, tally
+        return await look(watching) if drain else None, tally
 
 
 def _stop_on_signals(carrier: Relay, tally: Tally, ending: Ending) -> None:
