@@ -11,12 +11,11 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from postroom.cli.ending import Ending
-from postroom.cli.logs import log_level, logging_lines
-from postroom.cli.notes import note
 from postroom.cli.options import store_options
 from postroom.cli.output import printable, write
 from postroom.cli.session import Session
+from postroom.cli.signals import Ending
+from postroom.cli.stderr import log_level, logging_lines, note
 from postroom.config import objects
 from postroom.durations import format_duration, parse_duration
 from postroom.errors import ConfigError

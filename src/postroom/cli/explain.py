@@ -9,13 +9,13 @@ from uuid import UUID
 
 import click
 
-from postroom.cli.ids import id_or_head
 from postroom.cli.options import store_options
 from postroom.cli.output import printable, write, write_json
 from postroom.cli.session import Session
 from postroom.errors import ConfigError, SchemaMismatch
 from postroom.ops.explain import Explanation, explain_received
 from postroom.ops.explain import explain as explain_message
+from postroom.ops.lookup import id_or_head
 from postroom.stores import open_inbox_store
 
 

@@ -13,13 +13,12 @@ from typing import Any
 
 import click
 
-from postroom.cli.ending import Ending
-from postroom.cli.logs import log_level, logging_lines
-from postroom.cli.notes import note
 from postroom.cli.options import store_options
 from postroom.cli.output import printable, write
 from postroom.cli.progress import Tally, view_of
 from postroom.cli.session import Session
+from postroom.cli.signals import Ending
+from postroom.cli.stderr import log_level, logging_lines, note
 from postroom.contracts.outbox import Store
 from postroom.events import Listeners
 from postroom.ops.health import Health, Readiness

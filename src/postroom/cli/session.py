@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 import click
 
-from postroom.cli.notes import note
+from postroom.cli.stderr import note
 from postroom.config.load import CONFIG, load_here, unknown_variables
 from postroom.config.values import Settings
 from postroom.contracts.inbox import InboxStore
@@ -17,6 +19,14 @@ from postroom.contracts.outbox import Store
 from postroom.errors import SchemaMismatch
 from postroom.stores import must_exist, open_inbox_store, open_store
 from postroom.urls import HIDDEN, redact, secrets_in
+
+Found = TypeVar("Found")
+
+
+class Run(Protocol):
+    """Runs work in the one event loop of a command."""
+
+    def __call__(self, coro: Coroutine[Any, Any, Found], /) -> Found: ...
 
 
 class Session:
@@ -27,7 +37,7 @@ class Session:
         """Settings and a file by whoever runs the command line inside something else: options come before them alone."""
         self.settings = Settings()
         self.brokers: list[str] = []
-        """URLs that are no settings, and may hold secrets all the same."""
+        """URLs that are not settings, and may hold secrets all the same."""
 
     def load(self, config: Path | None, **overrides: object) -> None:
         """Gather the settings: options, else the environment, else the file given or `postroom.toml` in this folder."""
@@ -55,7 +65,7 @@ class Session:
     async def store(self, *, reading: bool = False) -> AsyncIterator[Store]:
         """The store, open, with the tables that this Postroom needs; else SchemaMismatch with the command to type.
 
-        Who is only *reading* may do so in newer tables: there it is often an older command that a person has at hand."""
+        A command that only reads (*reading*) may do so in newer tables: a person often has an older command at hand there."""
         must_exist(self.url)
         async with open_store(self.url, tables=self.settings.tables) as store:
             if not store.capabilities.durable:
@@ -68,12 +78,25 @@ class Session:
                 note(f"{exc} What is shown may not be all.")
             yield store
 
+    @contextmanager
+    def opened(self) -> Iterator[tuple[Run, Store]]:
+        """The store, open, and what runs work on it: for a command that asks a person in between.
+
+        While nothing runs, Ctrl-C is an interrupt like any other."""
+        with asyncio.Runner() as runner:
+            stack = AsyncExitStack()
+            try:
+                yield runner.run, runner.run(stack.enter_async_context(self.store()))
+            finally:
+                runner.run(stack.aclose())
+
     @asynccontextmanager
     async def inbox_store(self) -> AsyncIterator[InboxStore]:
-        """The inbox's side of the store, open, after the same checks."""
-        async with open_inbox_store(self.url, tables=self.settings.tables) as inbox:
-            async with self.store():
-                await inbox.check()
+        """The inbox's side of the store, open, with the tables that this Postroom needs; else SchemaMismatch."""
+        opened = open_inbox_store(self.url, tables=self.settings.tables)
+        must_exist(self.url)
+        async with opened as inbox:
+            await inbox.check()
             yield inbox
 
     def worded(self, sentence: str) -> str:

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 import pytest
 from tests.unit.cli.running import Desk, Outcome
 
-from postroom.cli.requeue import REQUEUE
+from postroom.cli.repair import counting
 from postroom.contracts.outbox import Buried, Published, Retry, Status, Verdict
 from postroom.message import Message
+from postroom.ops.repair import REQUEUE
 from postroom.stores import open_store
 from postroom.testing.contracts._case import MINUTE, a_relay
 
@@ -259,7 +260,7 @@ def _at_a_terminal(desk: Desk, answer: str, *arguments: str) -> Outcome:
 
 def test_an_interrupted_requeue_says_how_far_it_came(capsys: pytest.CaptureFixture[str]) -> None:
     def interrupted() -> None:
-        with REQUEUE._counting() as told:
+        with counting(REQUEUE) as told:
             told(1_000)
             told(2_000)
             raise KeyboardInterrupt

@@ -9,6 +9,7 @@ import pytest
 
 from postroom.events import (
     BatchSettled,
+    Event,
     LanesLost,
     LanesReleased,
     LanesTaken,
@@ -72,23 +73,23 @@ def test_a_busy_relay_keeps_few_samples() -> None:
 
 def test_the_last_failure_is_a_try_that_was_spent() -> None:
     totals = RelayTotals(0.0)
-    totals.add(MessageRetried(id=ID, type="a", attempts=0, code="CONNECT_FAILED", delay=SECOND, spent=False), 1.0)
-    assert totals.last_failure is None, "a wait that cost no attempt is no failure"
+    waited = MessageRetried(id=ID, type="a", attempts=0, code="CONNECT_FAILED", delay=SECOND, spent=False)
     retried = MessageRetried(id=ID, type="a", attempts=1, code="TIMEOUT", delay=SECOND)
-    totals.add(retried, 2.0)
-    assert totals.last_failure == retried
     buried = MessageBuried(id=ID, type="a", attempts=6, code="MAX_ATTEMPTS", error="TIMEOUT: no answer")
-    totals.add(buried, 3.0)
-    assert totals.last_failure == buried
+    failures, events = [], list[Event]([waited, retried, buried])
+    for at, event in enumerate(events):
+        totals.add(event, at)
+        failures.append(totals.last_failure)
+    assert failures == [None, retried, buried], "a wait that cost no attempt is no failure"
 
 
 def test_a_relay_is_paused_when_all_its_brokers_are_away() -> None:
     totals = RelayTotals(0.0, brokers=2)
-    totals.add(RoutePaused(route="orders", code="CONNECT_FAILED", delay=SECOND), 1.0)
-    assert not totals.is_paused
     gone = RoutePaused(route="mail", code="ENDPOINT_GONE", delay=None)
-    totals.add(gone, 2.0)
-    assert totals.is_paused
+    away = RoutePaused(route="orders", code="CONNECT_FAILED", delay=SECOND)
+    paused, events = [], list[Event]([away, gone, RouteResumed(route="orders", seconds=1.0)])
+    for at, event in enumerate(events):
+        totals.add(event, at)
+        paused.append(totals.is_paused)
+    assert paused == [False, True, False]
     assert totals.shut == [gone]
-    totals.add(RouteResumed(route="orders", seconds=1.0), 3.0)
-    assert not totals.is_paused

@@ -11,7 +11,7 @@ from typing import NoReturn
 import click
 
 from postroom.cli.demo.place import SQLITE, TABLES, Place
-from postroom.cli.notes import say
+from postroom.cli.stderr import say
 from postroom.stores import drop_tables, sqlite_path
 from postroom.urls import redact
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from datetime import timedelta
 from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
 
+from postroom.config.load import load_here
 from postroom.config.tables import TableNames
 from postroom.errors import ConfigError
 
@@ -23,6 +25,11 @@ class Conf:
     """What the tables' names start with."""
     wake: bool = True
     """Whether `put` tells an idle relay of the commit, on PostgreSQL; else the relay finds out at its next poll."""
+
+    @property
+    def inbox_retention(self) -> timedelta:
+        """For how long inboxes remember, as the `postroom.toml` or the environment says; ConfigError where that is wrong."""
+        return load_here(Path(self.config) if self.config else None, {}).inbox_retention
 
     @property
     def tables(self) -> TableNames:
