@@ -366,7 +366,7 @@ def test_a_wrong_variable_is_refused_by_name(name: str, value: str, sentence: st
     [
         ("[relay]\nconcurency = 4", "relay.concurency is unknown; did you mean relay.concurrency?"),
         ("[rellay]\nbatch = 4", "rellay is unknown; "),
-        ("zzz = 1", "zzz is unknown; there are lanes, limits.body"),
+        ("zzz = 1", "zzz is unknown; there are inbox_retention, lanes, limits.body"),
         ("[relay]\nbatch = '32'", "relay.batch must be a whole number such as 32, not a value of type str."),
         ("[relay]\nbatch = true", "relay.batch must be a whole number such as 32, not a value of type bool."),
         ("[relay]\nenabled = 1", "relay.enabled must be true or false, not a value of type int."),

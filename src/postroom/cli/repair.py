@@ -60,7 +60,7 @@ def naming(deed: Deed) -> Callable[[Command], Command]:
 @click.option(
     "--force",
     is_flag=True,
-    help=f"Also what is older than inboxes remember: inbox_retention, or {format_duration(INBOX_RETENTION_DEFAULT)}.",
+    help=f"Also what is older than inboxes remember: {format_duration(INBOX_RETENTION_DEFAULT)}, or what inbox_retention says.",
 )
 def requeue(
     session: Session,
