@@ -56,10 +56,12 @@ PARKED = 3
     multiple=True,
     metavar="TEXT",
     envvar="POSTROOM_SECRETS",
-    help="The same, as it is: every user of this machine can read it in the list of processes. Rather use the file.",
+    help="The secret itself. Every user of this machine can read it in the list of processes: rather use the file.",
 )
 @click.option(
-    "--unsigned", is_flag=True, help="For webhooks: take what proves nothing; whoever reaches the port can send."
+    "--unsigned",
+    is_flag=True,
+    help="For webhooks: accept messages without a signature. Anyone who reaches the port can send.",
 )
 @click.option(
     "--grace",
@@ -146,7 +148,7 @@ def load(name: str) -> Inbox:
     """The inbox that `module:inbox` names, or ConfigError."""
     found = objects.load(name, shown=name, usage="module:inbox, as in shop.billing:inbox")
     if not isinstance(found, Inbox):
-        raise ConfigError(f"{name} is a {type(found).__name__}, no Inbox: name the object that has your handlers.")
+        raise ConfigError(f"{name} is a {type(found).__name__}, not an Inbox: name the object that has your handlers.")
     return found
 
 

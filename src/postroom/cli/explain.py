@@ -52,7 +52,7 @@ async def _explain(session: Session, name: str) -> tuple[UUID, Explanation, Sequ
         found = await explain_message(store, id_)
     received: Sequence[str] = []
     with suppress(ConfigError, SchemaMismatch):  # not every store has one
-        # Not checked anew: whoever only reads may do so in newer tables.
+        # Its tables are not checked again: what only reads may do so in newer ones.
         async with open_inbox_store(session.url, tables=session.settings.tables) as inbox:
             received = await explain_received(inbox, id_)
     return id_, found, received

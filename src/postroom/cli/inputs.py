@@ -42,7 +42,7 @@ def read_bytes(value: str, option: str) -> bytes:
         if len(found) > READ_MAX:
             raise click.BadParameter(f"{value} is larger than {READ_MAX:,} bytes.", param_hint=option)
         return found
-    # The shell may hand over bytes that are no UTF-8; whoever reads them says so.
+    # The shell may hand over bytes that are not UTF-8; what reads them says so.
     return os.fsencode(value)
 
 
@@ -91,7 +91,7 @@ class Lines:
         self._met: dict[tuple[str, str], int] = {}
 
     def __iter__(self) -> Iterator[Message]:
-        """Each line's message. InvalidMessage, with the line's number, at the first that is none; blank lines pass."""
+        """Yield the message of each line that is not blank. Raises InvalidMessage, with the line's number, for any other."""
         number = 0
         while line := self._file.readline(READ_MAX + 1):
             number += 1
@@ -112,7 +112,9 @@ class Lines:
 
     def _fields(self, found: Any) -> dict[str, Any]:
         if not isinstance(found, dict):
-            raise InvalidMessage('It is no JSON object; write one like {"type": "order.paid", "data": {"amount": 12}}.')
+            raise InvalidMessage(
+                'It is not a JSON object; write one like {"type": "order.paid", "data": {"amount": 12}}.'
+            )
         for name in found:
             if name not in NAMES:
                 raise InvalidMessage(f"{name!r} is unknown; there are {', '.join(NAMES)}.")

@@ -111,7 +111,7 @@ def _waiting(seen: Seen) -> str:
     said = []
     if seen.snapshot is not None:
         if seen.snapshot.lag:
-            said.append(f"the oldest waits {rough(seen.snapshot.lag)}")
+            said.append(f"the oldest has been waiting for {rough(seen.snapshot.lag)}")
         if parked := seen.snapshot.counts.parked:
             said.append(f"{parked:,} behind a dead one")
     if seen.away:

@@ -41,8 +41,8 @@ LEFT_BEHIND = 3
 @click.option(
     "--to",
     metavar="URL",
-    help="Where all goes: kafka://broker/topic, amqp://…, nats://…, redis://…, sqs://…, https://…, local://module:object. "
-    "Default: POSTROOM_TO, or the routes in the file.",
+    help="Where everything goes: kafka://broker/topic, amqp://…, nats://…, redis://…, sqs://…, https://…, "
+    "local://module:object. Default: POSTROOM_TO, or the routes in the file.",
 )
 @click.option(
     "--drain",
@@ -50,7 +50,7 @@ LEFT_BEHIND = 3
     help="End once nothing can move without a person. Exit code 0: nothing is dead; 3: something is, or a route is shut. "
     "Stopped before, it says how many are left, and the code means the same.",
 )
-@click.option("--lease", metavar="TIME", help="How long a lane is mine without a word from me. Default: 30s.")
+@click.option("--lease", metavar="TIME", help="How long a silent relay keeps its lanes. Default: 30s.")
 @click.option(
     "--preset",
     metavar="NAME",

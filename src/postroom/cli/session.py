@@ -34,7 +34,7 @@ class Session:
 
     def __init__(self, given: Mapping[str, object] | None = None, *, config: Path | None = None) -> None:
         self.given, self.config = given or {}, config
-        """Settings and a file by whoever runs the command line inside something else: options come before them alone."""
+        """Settings and a file from the program that runs the command line inside itself. Only options come before them."""
         self.settings = Settings()
         self.brokers: list[str] = []
         """URLs that are not settings, and may hold secrets all the same."""
@@ -44,11 +44,11 @@ class Session:
         options = {name: value for name, value in overrides.items() if value is not None}
         self.settings = load_here(config or self.config, {**self.given, **options})
         for name, close in unknown_variables(os.environ):
-            note(f"{name} is set, but is none of our variables{f'; did you mean {close}?' if close else '.'}")
+            note(f"{name} is set, but Postroom has no such variable{f'; did you mean {close}?' if close else '.'}")
 
     @property
     def url(self) -> str:
-        """The store's URL, password and all; a usage error when nobody named one."""
+        """The store's URL with its password. Raises a usage error when none is named."""
         if not self.settings.store:
             raise click.UsageError(
                 'No store is named: give --store URL, set POSTROOM_STORE, or write store = "sqlite:///shop.db" '

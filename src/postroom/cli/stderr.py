@@ -50,7 +50,7 @@ def say(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """Tell something that is no error."""
+    """Tell something that is not an error."""
     say(f"note: {text}")
 
 
@@ -85,7 +85,7 @@ class Notes(logging.Handler):
 
 @contextmanager
 def logging_lines(level: str, *, scrub: Callable[[str], str] = str) -> Iterator[None]:
-    """Write log lines on stderr while this lasts, from this level on, where nobody else handles them."""
+    """Write log lines on stderr while this lasts, from this level on, unless the user's own logging handles them."""
     root, before = logging.getLogger(), logging.lastResort
     level_before = root.level
     notes = [handler for handler in root.handlers if isinstance(handler, Notes)]

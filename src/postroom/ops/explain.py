@@ -255,7 +255,7 @@ class _Case:
         if lane is None:
             return f"It has no lane yet, and gets one from the relay: {self._taker()}."
         if lane.owner is None or lane.lease_until is None:
-            return f"Nobody owns its lane, {lane.lane}: {self._taker()}."
+            return f"Its lane, {lane.lane}, has no owner: {self._taker()}."
         if self._alive(lane):
             until = self._silence(lane) or f" until {self._when(lane.lease_until)}"
             return f"Its lane, {lane.lane}, is owned by {self._relay(lane.owner)}{until}."

@@ -11,7 +11,7 @@ from postroom.contracts.outbox import OPEN, Query, Record, Status, Store
 from postroom.errors import PostroomError
 
 PREFIX_MIN = 4
-"""With fewer digits nobody means one message."""
+"""Fewer digits than these do not name one message."""
 DIGITS = 32
 SHOWN = 3
 """How many of several ids that begin alike are named."""

@@ -1,6 +1,6 @@
 """What a relay has done so far, added up from its events: totals, rates, lanes, what is paused and what failed last.
 
-No clock is asked here: whoever adds an event, or asks for a rate, gives the time, in seconds of a clock that only grows.
+No clock is asked here. The caller gives the time with each event and each question, in seconds of a clock that only grows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a person does to messages: requeue or discard them, and requeue dead deliveries of an inbox.
 
 A deed has two steps: a plan, which changes nothing and may be a refusal, and `apply`. All rules about what may be touched are
-here; whoever asks a person, and tells what was done, has none.
+here. The command line and other faces ask the person, and tell what was done.
 
 ```python
 found = await plan_requeue(store, Query(status="dead"), remembered=timedelta(days=30))

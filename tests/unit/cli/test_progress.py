@@ -214,7 +214,7 @@ def test_the_view_shows_all_that_is_known() -> None:
         "failed tries      2  last: MAX_ATTEMPTS, order.paid",
         "dead              1  see `postroom list --status dead`",
         "expired           3  their time was over",
-        "open             12  the oldest waits 3.2s, 4 behind a dead one",
+        "open             12  the oldest has been waiting for 3.2s, 4 behind a dead one",
     ]
 
 

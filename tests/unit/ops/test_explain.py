@@ -200,7 +200,7 @@ async def test_a_lane_that_nobody_owns_asks_for_a_relay(store: Store) -> None:
     assert await told(store, id) == [
         "It is pending.",
         TURN,
-        "Nobody owns its lane, N: no relay is running, so start one with `postroom relay`.",
+        "Its lane, N, has no owner: no relay is running, so start one with `postroom relay`.",
     ]
 
 
@@ -219,7 +219,7 @@ async def test_a_free_lane_is_left_to_a_relay_that_runs(store: Store) -> None:
     (record,) = await store.find(Query(ids=[id]))
     assert record.lane is not None
     await store.release("relay-a", {record.lane: relay.lanes[record.lane]})
-    assert (await told(store, id))[-1] == "Nobody owns its lane, N: a running relay will take it over."
+    assert (await told(store, id))[-1] == "Its lane, N, has no owner: a running relay will take it over."
 
 
 async def test_one_behind_a_parked_key_names_the_dead_head_and_the_commands_to_type(store: Store) -> None:

@@ -127,15 +127,15 @@ async def test_many_are_read_a_page_at_a_time_oldest_first_and_without_their_bod
 async def test_messages_are_read_once_and_only_where_a_rule_or_a_person_asks() -> None:
     async with Counting() as store:
         (dead,) = await fill(store, "dead")
-        for query, options, read in [
-            (Query(status="dead"), {"remembered": None}, 0),
-            (Query(status="dead"), {"remembered": None, "look": True}, 1),
-            (Query(status="dead"), {"remembered": MONTH, "look": True}, 1),
-            (Query(ids=[dead]), {"remembered": MONTH}, 1),
+        for query, remembered, look, read in [
+            (Query(status="dead"), None, False, 0),
+            (Query(status="dead"), None, True, 1),
+            (Query(status="dead"), MONTH, True, 1),
+            (Query(ids=[dead]), MONTH, False, 1),
         ]:
             store.read = 0
-            await requeue_planned(store, query, **options)
-            assert store.read == read, (query, options)
+            await requeue_planned(store, query, remembered=remembered, look=look)
+            assert store.read == read, (query, remembered, look)
         store.read = 0
         done = await apply(store, await discard_planned(store, Query(status="dead")))
         assert (done.count, store.read) == (1, 0)
