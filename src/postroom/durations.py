@@ -29,7 +29,7 @@ def parse_duration(value: str | float | timedelta) -> timedelta:
     except (OverflowError, ValueError):
         found = None
     if found is None or found < timedelta(0):
-        raise ConfigError(f"{short(value)} is no duration; {_RIGHT}", value=value)
+        raise ConfigError(f"{short(value)} is not a valid duration; {_RIGHT}", value=value)
     return found
 
 

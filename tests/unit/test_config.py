@@ -69,7 +69,7 @@ def test_a_duration_is_read_as_people_write_it(text: str | float | timedelta, se
     ],
 )  # fmt: skip
 def test_what_is_no_duration_is_refused_with_an_example(value: Any) -> None:
-    with pytest.raises(ConfigError, match="is no duration; write it like 500ms, 2s, 1h30m or 7d"):
+    with pytest.raises(ConfigError, match="is not a valid duration; write it like 500ms, 2s, 1h30m or 7d"):
         parse_duration(value)
 
 
@@ -351,7 +351,7 @@ def test_a_variable_of_somebody_else_is_no_concern() -> None:
         ("POSTROOM_BATCH", "1.5", "POSTROOM_BATCH: '1.5' is not a whole number such as 32."),
         ("POSTROOM_BATCH", "0", "batch is 0; it must be a whole number from 1 to 10,000."),
         ("POSTROOM_ENABLED", "maybe", "POSTROOM_ENABLED: 'maybe' is not true or false."),
-        ("POSTROOM_POLL", "soon", "POSTROOM_POLL: 'soon' is no duration; write it like 500ms"),
+        ("POSTROOM_POLL", "soon", "POSTROOM_POLL: 'soon' is not a valid duration; write it like 500ms"),
         ("POSTROOM_BACKOFF", "5~3", "POSTROOM_BACKOFF: backoff jitter is 3.0; it must be between 0 and 0.9."),
     ],
 )
@@ -366,13 +366,13 @@ def test_a_wrong_variable_is_refused_by_name(name: str, value: str, sentence: st
     [
         ("[relay]\nconcurency = 4", "relay.concurency is unknown; did you mean relay.concurrency?"),
         ("[rellay]\nbatch = 4", "rellay is unknown; "),
-        ("zzz = 1", "zzz is unknown; there are lanes, limits.body"),
+        ("zzz = 1", "zzz is unknown; there are inbox_retention, lanes, limits.body"),
         ("[relay]\nbatch = '32'", "relay.batch must be a whole number such as 32, not a value of type str."),
         ("[relay]\nbatch = true", "relay.batch must be a whole number such as 32, not a value of type bool."),
         ("[relay]\nenabled = 1", "relay.enabled must be true or false, not a value of type int."),
         ("[relay]\npoll = []", "relay.poll must be a duration such as 500ms"),
-        ("[relay]\npoll = 'soon'", "relay.poll: 'soon' is no duration"),
-        ("[relay]\nbackoff = ['x']", "relay.backoff: 'x' is no duration"),
+        ("[relay]\npoll = 'soon'", "relay.poll: 'soon' is not a valid duration"),
+        ("[relay]\nbackoff = ['x']", "relay.backoff: 'x' is not a valid duration"),
         ("relay = 5", "relay must be a table, written [relay]."),
         ("store = 5", "store must be text, not a value of type int."),
     ],

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 
 import click
 
 from postroom import __version__
-from postroom.cli.commands import Commands
 
 COMMANDS = (
     "demo",
@@ -25,7 +26,42 @@ COMMANDS = (
     "completion",
     "bench",
 )
-"""In the order one uses them, each in the module of its name. `postroom put` need not load what `postroom bench` takes."""
+"""In the order one uses them. `postroom put` need not load what `postroom bench` takes."""
+MODULES = {"requeue": "postroom.cli.repair", "discard": "postroom.cli.repair"}
+"""Where those are that are not in the module of their name."""
+EARLY = ("--store", "--config", "--table-prefix", "--schema")
+"""Options that belong to every command that uses a store. People also type them before its name."""
+
+
+class Commands(click.Group):
+    """A group that is kind to whoever types: it knows misspelt names, and takes options before the command."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments, with options of the command that stand before its name moved behind it."""
+        return super().parse_args(ctx, moved_behind(args))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command. Raises a usage error that names the nearest one there is."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError:
+            if close := get_close_matches(args[0], self.list_commands(ctx), n=1):
+                raise click.UsageError(f"There is no command {args[0]!r}; did you mean {close[0]}?", ctx) from None
+            raise
+
+
+def moved_behind(args: Sequence[str]) -> list[str]:
+    """Return the arguments with the early options behind the first word, which is the command.
+
+    >>> moved_behind(["--store", "sqlite:///shop.db", "list", "--json"])
+    ['list', '--store', 'sqlite:///shop.db', '--json']
+    """
+    count = 0
+    while count < len(args) and args[count].partition("=")[0] in EARLY:
+        count += 1 if "=" in args[count] else 2
+    return [*args[count : count + 1], *args[:count], *args[count + 1 :]]
 
 
 class _Commands(Commands):
@@ -39,8 +75,8 @@ class _Commands(Commands):
 
 
 def load(name: str) -> click.Command:
-    """The command of this name."""
-    defined = vars(import_module(f"postroom.cli.{name}")).values()
+    """Return the command of this name."""
+    defined = vars(import_module(MODULES.get(name, f"postroom.cli.{name}"))).values()
     return next(each for each in defined if isinstance(each, click.Command) and each.name == name)
 
 

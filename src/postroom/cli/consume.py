@@ -11,12 +11,11 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from postroom.cli.ending import Ending
-from postroom.cli.logs import log_level, logging_lines
-from postroom.cli.notes import note
 from postroom.cli.options import store_options
 from postroom.cli.output import printable, write
 from postroom.cli.session import Session
+from postroom.cli.signals import Ending
+from postroom.cli.stderr import log_level, logging_lines, note
 from postroom.config import objects
 from postroom.durations import format_duration, parse_duration
 from postroom.errors import ConfigError
@@ -57,10 +56,12 @@ PARKED = 3
     multiple=True,
     metavar="TEXT",
     envvar="POSTROOM_SECRETS",
-    help="The same, as it is: every user of this machine can read it in the list of processes. Rather use the file.",
+    help="The secret itself. Every user of this machine can read it in the list of processes: rather use the file.",
 )
 @click.option(
-    "--unsigned", is_flag=True, help="For webhooks: take what proves nothing; whoever reaches the port can send."
+    "--unsigned",
+    is_flag=True,
+    help="For webhooks: accept messages without a signature. Anyone who reaches the port can send.",
 )
 @click.option(
     "--grace",
@@ -147,7 +148,7 @@ def load(name: str) -> Inbox:
     """The inbox that `module:inbox` names, or ConfigError."""
     found = objects.load(name, shown=name, usage="module:inbox, as in shop.billing:inbox")
     if not isinstance(found, Inbox):
-        raise ConfigError(f"{name} is a {type(found).__name__}, no Inbox: name the object that has your handlers.")
+        raise ConfigError(f"{name} is a {type(found).__name__}, not an Inbox: name the object that has your handlers.")
     return found
 
 

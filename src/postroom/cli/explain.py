@@ -9,14 +9,14 @@ from uuid import UUID
 
 import click
 
-from postroom.cli.ids import id_or_head
 from postroom.cli.options import store_options
 from postroom.cli.output import printable, write, write_json
 from postroom.cli.session import Session
-from postroom.errors import ConfigError
-from postroom.ops.explain import Explanation
+from postroom.errors import ConfigError, SchemaMismatch
+from postroom.ops.explain import Explanation, explain_received
 from postroom.ops.explain import explain as explain_message
-from postroom.ops.explain_inbox import explain_received
+from postroom.ops.lookup import id_or_head
+from postroom.stores import open_inbox_store
 
 
 @click.command(short_help="Say why a message is where it is, and what to do.")
@@ -50,7 +50,9 @@ async def _explain(session: Session, name: str) -> tuple[UUID, Explanation, Sequ
     async with session.store(reading=True) as store:
         id_ = await id_or_head(store, name)
         found = await explain_message(store, id_)
-        received: Sequence[str] = []
-        with suppress(ConfigError):  # not every store has one
-            received = await explain_received(store.inbox, id_)
+    received: Sequence[str] = []
+    with suppress(ConfigError, SchemaMismatch):  # not every store has one
+        # Its tables are not checked again: what only reads may do so in newer ones.
+        async with open_inbox_store(session.url, tables=session.settings.tables) as inbox:
+            received = await explain_received(inbox, id_)
     return id_, found, received

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 import click
 
-from postroom.cli.commands import Commands
+from postroom.cli.app import Commands
 from postroom.cli.options import store_options, whole_type
 from postroom.cli.output import Column, printable, write, write_json, write_table
-from postroom.cli.repair import messages
 from postroom.cli.session import Session
 from postroom.contracts.inbox import DeadDelivery, DeadQuery, DeliveryState, Known, KnownQuery
 from postroom.message import cloudevent, rfc3339
+from postroom.ops.repair import Refusal, plan_redelivery, redeliver
+from postroom.ops.words import count
 from postroom.text import without_trace
 
 LIMIT_DEFAULT = 50
@@ -57,8 +57,8 @@ def status(session: Session, as_json: bool) -> None:
 
 
 async def _counts(session: Session) -> Mapping[str, Mapping[DeliveryState, int]]:
-    async with session.store() as store:
-        return await store.inbox.counts()
+    async with session.inbox_store() as store:
+        return await store.counts()
 
 
 def _chosen(command: Any) -> Any:
@@ -131,8 +131,8 @@ def _list_known(session: Session, query: KnownQuery, *, as_json: bool) -> None:
 
 
 async def _known(session: Session, query: KnownQuery) -> Sequence[Known]:
-    async with session.store() as store:
-        return await store.inbox.known(query)
+    async with session.inbox_store() as store:
+        return await store.known(query)
 
 
 @inbox.command(short_help="Let dead messages be handled again.")
@@ -145,15 +145,18 @@ def requeue(session: Session, ids: tuple[UUID, ...], dry_run: bool, **wanted: An
     running `postroom consume` of that inbox takes them within seconds."""
     if not ids and not any(wanted.values()):
         raise click.UsageError("Say which messages: give their ids, or --consumer, --type, --key or --code.")
-    query = DeadQuery(**wanted, ids=ids)
-    if dry_run:
-        found = asyncio.run(_find(session, replace(query, requeued=False)))
-        write(f"would requeue {messages(len(found))}")
-        return
-    count = asyncio.run(_requeue(session, query))
-    if ids and not count:
-        raise click.ClickException("Nothing was requeued: none of these ids is dead here.")
-    write(f"requeued {messages(count)}")
+    number = asyncio.run(_requeue(session, DeadQuery(**wanted, ids=ids), dry_run=dry_run))
+    if isinstance(number, Refusal):
+        raise click.ClickException(number.why)
+    write(f"{'would requeue' if dry_run else 'requeued'} {count(number, 'message')}")
+
+
+async def _requeue(session: Session, query: DeadQuery, *, dry_run: bool) -> int | Refusal:
+    async with session.inbox_store() as store:
+        plan = await plan_redelivery(store, query, look=dry_run)
+        if isinstance(plan, Refusal):
+            return plan
+        return len(plan.seen) if dry_run else await redeliver(store, plan)
 
 
 COLUMNS = [
@@ -198,13 +201,8 @@ def _cells(dead: DeadDelivery) -> list[str]:
 
 
 async def _find(session: Session, query: DeadQuery) -> Sequence[DeadDelivery]:
-    async with session.store() as store:
-        return await store.inbox.dead(query)
-
-
-async def _requeue(session: Session, query: DeadQuery) -> int:
-    async with session.store() as store:
-        return await store.inbox.requeue(query)
+    async with session.inbox_store() as store:
+        return await store.dead(query)
 
 
 def _object(dead: DeadDelivery, *, payload: bool) -> dict[str, Any]:

@@ -8,10 +8,10 @@ from dataclasses import asdict
 
 import click
 
-from postroom.cli.notes import note
 from postroom.cli.options import store_options
 from postroom.cli.output import write, write_json
 from postroom.cli.session import Session
+from postroom.cli.stderr import note
 from postroom.config.values import Settings
 from postroom.contracts.schema import Migration
 from postroom.stores import open_store

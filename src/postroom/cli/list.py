@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import click
 
 from postroom.cli.options import before_now, store_options, whole_type
-from postroom.cli.output import write, write_json
-from postroom.cli.records import as_json_object, write_records
+from postroom.cli.output import printable, write, write_json
+from postroom.cli.rendering import as_json_object, write_records
 from postroom.cli.session import Session
-from postroom.contracts.ops import OPEN, SETTLED, Query, Record
+from postroom.contracts.outbox import OPEN, SETTLED, Query
+from postroom.ops.lookup import Listing, newest
+from postroom.ops.remedies import remedies
 
 LIMIT_DEFAULT = 50
 """How many messages a person is shown."""
+CODES_TOLD = 3
+"""Of how many codes it is said what to do about them."""
 
 
 @click.command("list", short_help="Show messages, newest last.")
@@ -50,39 +54,32 @@ def list_messages(session: Session, limit: int | None, payload: bool, as_json: b
     """
     query = Query(**wanted, limit=limit)
     if as_json:
-        records, _ = asyncio.run(_find(session, query))
-        for record in records:
+        for record in asyncio.run(_find(session, query)).records:
             write_json(as_json_object(record, payload=payload))
         return
-    records, total = asyncio.run(_find(session, replace(query, limit=limit or LIMIT_DEFAULT)))
-    if records:
-        write_records(records, payload=payload)
-    for line in _footnotes(records, total):
+    found = asyncio.run(_find(session, replace(query, limit=limit or LIMIT_DEFAULT)))
+    if found.records:
+        write_records(found.records, payload=payload)
+    for line in _footnotes(found):
         write(line)
 
 
-def _footnotes(records: Sequence[Record], total: str) -> Iterator[str]:
-    if not records:
-        yield "no messages"
-    elif total or any(record.status == "dead" for record in records):
-        yield ""
-    if any(record.status == "dead" for record in records):
-        yield "a dead message may have been delivered, if an answer was lost"
-    if total:
-        yield f"showing the newest {len(records):,} of {total}; --limit N shows more"
-
-
-async def _find(session: Session, query: Query) -> tuple[Sequence[Record], str]:
-    """The messages, and how many there are in all when the limit cut them off."""
+async def _find(session: Session, query: Query) -> Listing:
     async with session.store(reading=True) as store:
-        if query.limit is None:
-            return await store.ops.find(query), ""
-        # One more than asked for tells whether there are more.
-        records = await store.ops.find(replace(query, limit=query.limit + 1))
-        if len(records) <= query.limit:
-            return records, ""
-        if query != Query(status=query.status, limit=query.limit):
-            # Counting these would read them all.
-            return records[1:], f"more than {query.limit:,}"
-        by_status = (await store.ops.counts()).by_status
-        return records[1:], f"{sum(by_status.values()) if query.status is None else by_status[query.status]:,}"
+        return await newest(store, query)
+
+
+def _footnotes(found: Listing) -> Iterator[str]:
+    dead = [record for record in found.records if record.status == "dead"]
+    if not found.records:
+        yield "no messages"
+    elif found.is_cut or dead:
+        yield ""
+    if dead:
+        yield "a dead message may have been delivered, if an answer was lost"
+    for code, remedy in remedies([(record.last_error_code, record.last_error) for record in dead], most=CODES_TOLD):
+        yield f"{printable(str(code))}: {remedy}"
+    if found.is_cut:
+        shown = f"{len(found.records):,}"
+        total = f"more than {shown}" if found.total is None else f"{found.total:,}"
+        yield f"showing the newest {shown} of {total}; --limit N shows more"

@@ -14,12 +14,12 @@ from rich.table import Table
 from rich.text import Text
 
 from postroom.cli.output import printable, rough
-from postroom.cli.tally import Tally
+from postroom.cli.progress import Tally
 from postroom.clock import monotonic
-from postroom.contracts.ops import OPEN, Counts
-from postroom.contracts.store import Store
+from postroom.contracts.outbox import Store
 from postroom.errors import StoreError
 from postroom.events import Event
+from postroom.ops.status import StatusSnapshot, look
 
 REFRESH_SECONDS = 0.25
 ASK_SECONDS = 1.0
@@ -33,14 +33,8 @@ DOTS = {"running": "green", "draining": "green", "stopping": "cyan"}
 class Seen:
     """What the store said last."""
 
-    lanes: int | None = None
-    counts: Counts | None = None
+    snapshot: StatusSnapshot | None = None
     away: bool = False
-
-    @property
-    def open(self) -> int:
-        """How many messages are still to be settled."""
-        return 0 if self.counts is None else sum(self.counts.by_status.get(status, 0) for status in OPEN)
 
 
 class LiveView:
@@ -70,8 +64,7 @@ class LiveView:
         while True:
             begin = monotonic()
             try:
-                self._seen.lanes = self._seen.lanes or len(await self._store.lanes.all())
-                self._seen.counts = await self._store.ops.counts()
+                self._seen.snapshot = await look(self._store)
             except StoreError:
                 self._seen.away = True
             else:
@@ -95,28 +88,32 @@ def draw(tally: Tally, seen: Seen) -> RenderableType:
 
 
 def _headline(tally: Tally, seen: Seen) -> Text:
-    held = f"{len(tally.lanes):,}" + ("" if seen.lanes is None else f" of {seen.lanes:,}")
+    held = f"{len(tally.totals.lanes):,}" + ("" if seen.snapshot is None else f" of {len(seen.snapshot.lanes):,}")
     line = Text.assemble(("● ", DOTS.get(tally.state, "yellow")), (tally.state, "bold"))
-    for name, paused in tally.paused.items():
+    for name, paused in tally.totals.paused.items():
         state = "shut" if paused.delay is None else "away"
         line.append(printable(f" ({name} is {state}: {paused.code})"), style="yellow")
     return line.append(f"   {held} lanes   {rough(timedelta(seconds=int(tally.seconds)))}", style="dim")
 
 
 def _rows(tally: Tally, seen: Seen) -> Iterator[tuple[str, int, str, str]]:
-    yield "published", tally.published, f"{tally.rate_now:,.0f}/s now, {tally.rate:,.0f}/s overall", "green"
-    failure = tally.last_failure
-    yield "failed tries", tally.failed, "" if failure is None else f"last: {failure.code}, {failure.type}", "yellow"
-    yield "dead", tally.dead, "see `postroom list --status dead`" if tally.dead else "", "red"
-    if tally.expired:
-        yield "expired", tally.expired, "their time was over", "yellow"
-    yield "open", seen.open, _waiting(seen), "bold"
+    totals, (now, overall) = tally.totals, tally.rates
+    yield "published", totals.published, f"{now:,.0f}/s now, {overall:,.0f}/s overall", "green"
+    failure = totals.last_failure
+    yield "failed tries", totals.failed, "" if failure is None else f"last: {failure.code}, {failure.type}", "yellow"
+    yield "dead", totals.dead, "see `postroom list --status dead`" if totals.dead else "", "red"
+    if totals.expired:
+        yield "expired", totals.expired, "their time was over", "yellow"
+    yield "open", 0 if seen.snapshot is None else seen.snapshot.open, _waiting(seen), "bold"
 
 
 def _waiting(seen: Seen) -> str:
-    if seen.counts is None:
-        return "the store does not answer" if seen.away else ""
-    said = f"the oldest waits {rough(seen.counts.lag)}" if seen.counts.lag else ""
-    if seen.counts.parked:
-        said += f"{', ' if said else ''}{seen.counts.parked:,} behind a dead one"
-    return f"{said}{', ' if said else ''}the store does not answer" if seen.away else said
+    said = []
+    if seen.snapshot is not None:
+        if seen.snapshot.lag:
+            said.append(f"the oldest has been waiting for {rough(seen.snapshot.lag)}")
+        if parked := seen.snapshot.counts.parked:
+            said.append(f"{parked:,} behind a dead one")
+    if seen.away:
+        said.append("the store does not answer")
+    return ", ".join(said)

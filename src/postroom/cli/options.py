@@ -97,7 +97,7 @@ def parse_moment(text: str, *, now: datetime, ago: bool = False) -> datetime:
         return now - duration if ago else now + duration
     except (ConfigError, ValueError, OverflowError):
         example = "1h or 7d for so long ago" if ago else "10m or 7d for so long from now"
-        raise ConfigError(f"{text[:60]!r} is no time; write 2026-11-15T10:00:00Z, or {example}.") from None
+        raise ConfigError(f"{text[:60]!r} is not a valid time; write 2026-11-15T10:00:00Z, or {example}.") from None
 
 
 def _with_unit(text: str) -> timedelta:

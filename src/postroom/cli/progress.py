@@ -1,19 +1,25 @@
-"""What a relay is doing, for whoever watches: a view on a terminal, a line now and then in a log."""
+"""How far something has come, for the person who watches: a relay's view on a terminal or its lines in a log, and a count."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import sys
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from postroom.cli.output import printable, write
-from postroom.cli.tally import Tally
-from postroom.contracts.store import Store
+from postroom.clock import monotonic
+from postroom.contracts.outbox import Store
 from postroom.events import Event, LanesLost, LanesReleased, LanesTaken, MessageBuried, RoutePaused, RouteResumed
+from postroom.ops.rates import RelayTotals
+from postroom.ops.words import count
 from postroom.text import without_trace
 
+if TYPE_CHECKING:
+    from rich.status import Status
+
+Thing = TypeVar("Thing")
 EVERY_SECONDS = 10.0
 """How often a log gets the numbers, at most."""
 DEAD_LETTERS_MAX = 20
@@ -25,6 +31,63 @@ NO_ROOM = frozenset(
 """Codes of a broker that is there, and has no room."""
 SAID_MAX = 120
 """How much of an error a line repeats; `postroom explain` has the rest."""
+PATIENCE_SECONDS = 1.0
+"""What is done sooner needs no progress."""
+COUNTED_MIN = 500
+"""Looking at the clock for each message would cost more than the message."""
+
+
+class Tally:
+    """Listens to a relay, counts by the clock, and knows what the relay was told to do."""
+
+    def __init__(self, *, draining: bool = False, brokers: int = 1, clock: Callable[[], float] = monotonic) -> None:
+        self._clock, self._draining = clock, draining
+        self.totals = RelayTotals(clock(), brokers)
+        self.stopping = False
+
+    def __call__(self, event: Event) -> None:
+        self.totals.add(event, self._clock())
+
+    @property
+    def seconds(self) -> float:
+        """For how long the relay has run."""
+        return self.totals.seconds(self._clock())
+
+    @property
+    def rates(self) -> tuple[float, float]:
+        """Messages published a second: over the last few seconds, and over all."""
+        now = self._clock()
+        return self.totals.rate_now(now), self.totals.rate(now)
+
+    @property
+    def state(self) -> str:
+        """What the relay is doing, in a word or two."""
+        if self.stopping:
+            return "stopping"
+        if self.totals.is_paused:
+            all_shut = len(self.totals.shut) == len(self.totals.paused)
+            return "shut: a person must act" if all_shut else "paused: broker away"
+        return "draining" if self._draining else "running"
+
+    @property
+    def shut(self) -> Sequence[str]:
+        """A sentence for each route that stays paused until a person acts."""
+        return [
+            f"route {event.route} is shut ({event.code}): mend it, or take it out, and restart the relay."
+            for event in self.totals.shut
+        ]
+
+    def summary(self) -> str:
+        """Return the totals in a line."""
+        totals = self.totals
+        parts = [
+            f"{totals.published:,} published ({self.rates[1]:,.0f}/s)",
+            f"{totals.failed:,} failed {'try' if totals.failed == 1 else 'tries'}",
+            f"{totals.dead:,} dead",
+        ]
+        if totals.expired:
+            parts.append(f"{totals.expired:,} expired")
+        return ", ".join(parts)
 
 
 class View(Protocol):
@@ -51,7 +114,7 @@ class LogView:
 
     def __init__(self, tally: Tally, *, every: float = EVERY_SECONDS) -> None:
         self._tally, self._every = tally, every
-        self._told = tally.numbers
+        self._told = tally.totals.numbers
         self._dead_letters = 0
         self._paused: set[str] = set()
 
@@ -66,18 +129,18 @@ class LogView:
             if self._dead_letters > DEAD_LETTERS_MAX:
                 _write(f"… and {self._dead_letters - DEAD_LETTERS_MAX:,} more dead letters")
             self._dead_letters = 0
-            if self._told != self._tally.numbers:
-                self._told = self._tally.numbers
+            if self._told != self._tally.totals.numbers:
+                self._told = self._tally.totals.numbers
                 _write(self._tally.summary())
 
     def _line(self, event: Event) -> str | None:
         match event:
             case LanesTaken():
-                return f"took {_lanes(event.lanes)}: {len(self._tally.lanes):,} now"
+                return f"took {count(len(event.lanes), 'lane')}: {len(self._tally.totals.lanes):,} now"
             case LanesReleased():
-                return f"handed over {_lanes(event.lanes)}: {len(self._tally.lanes):,} now"
+                return f"handed over {count(len(event.lanes), 'lane')}: {len(self._tally.totals.lanes):,} now"
             case LanesLost():
-                return f"lost {_lanes(event.lanes)}: {len(self._tally.lanes):,} now"
+                return f"lost {count(len(event.lanes), 'lane')}: {len(self._tally.totals.lanes):,} now"
             case RoutePaused(delay=None):
                 return None  # the relay has logged it, as an error
             case RoutePaused() if event.route not in self._paused:  # each probe in vain says it again
@@ -110,11 +173,44 @@ def _said(event: MessageBuried | RoutePaused) -> str:
     return said if len(said) <= SAID_MAX else f"{said[: SAID_MAX - 1]}…"
 
 
-def _lanes(lanes: Sequence[int]) -> str:
-    return f"{len(lanes):,} lane{'' if len(lanes) == 1 else 's'}"
-
-
 def _write(line: str) -> None:
     write(printable(line))
     # A log is read while the relay runs, through a pipe or a file.
     sys.stdout.flush()
+
+
+class Meter:
+    """Counts messages on stderr, if that is a terminal and it takes longer than `PATIENCE_SECONDS`."""
+
+    def __init__(self, doing: str) -> None:
+        self._doing = doing
+        self._began = monotonic()
+        self._status: Status | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+    def counted(self, things: Iterable[Thing], by: Callable[[Thing], int] = lambda _: 1) -> Iterator[Thing]:
+        """Yield the things, counted as they pass; `by` says how many messages one of them is."""
+        passed, shown = 0, 0
+        for thing in things:
+            yield thing
+            passed += by(thing)
+            if passed - shown >= COUNTED_MIN:
+                shown = passed
+                self._show(passed)
+
+    def _show(self, passed: int) -> None:
+        if monotonic() - self._began < PATIENCE_SECONDS or not sys.stderr.isatty():
+            return
+        text = f"{self._doing} {passed:,} messages"
+        if self._status is None:
+            from rich.console import Console
+
+            self._status = Console(stderr=True, highlight=False).status(text, spinner="line")
+            self._status.start()
+        self._status.update(text)

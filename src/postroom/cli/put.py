@@ -8,11 +8,10 @@ from typing import Any
 
 import click
 
-from postroom.cli.inputs import opened, read_bytes, read_json
-from postroom.cli.jsonl import Lines
-from postroom.cli.meter import Meter
+from postroom.cli.inputs import Lines, opened, read_bytes, read_json
 from postroom.cli.options import after_now, store_options
 from postroom.cli.output import write, write_json
+from postroom.cli.progress import Meter
 from postroom.cli.session import Session
 from postroom.clock import utcnow
 from postroom.message import UNSET, Message

@@ -13,20 +13,18 @@ from typing import Any
 
 import click
 
-from postroom.cli.ending import Ending
-from postroom.cli.logs import log_level, logging_lines
-from postroom.cli.notes import note
 from postroom.cli.options import store_options
 from postroom.cli.output import printable, write
-from postroom.cli.progress import view_of
-from postroom.cli.repair import messages
+from postroom.cli.progress import Tally, view_of
 from postroom.cli.session import Session
-from postroom.cli.tally import Tally
-from postroom.contracts.ops import OPEN, Counts
-from postroom.contracts.store import Store
+from postroom.cli.signals import Ending
+from postroom.cli.stderr import log_level, logging_lines, note
+from postroom.contracts.outbox import Store
 from postroom.events import Listeners
 from postroom.ops.health import Health, Readiness
 from postroom.ops.health_port import HealthPort
+from postroom.ops.status import StatusSnapshot, look
+from postroom.ops.words import count
 from postroom.relay import Relay, relay_from, routes_from
 from postroom.relay.process import settle_in
 from postroom.telemetry import failpoints
@@ -43,8 +41,8 @@ LEFT_BEHIND = 3
 @click.option(
     "--to",
     metavar="URL",
-    help="Where all goes: kafka://broker/topic, amqp://…, nats://…, redis://…, sqs://…, https://…, local://module:object. "
-    "Default: POSTROOM_TO, or the routes in the file.",
+    help="Where everything goes: kafka://broker/topic, amqp://…, nats://…, redis://…, sqs://…, https://…, "
+    "local://module:object. Default: POSTROOM_TO, or the routes in the file.",
 )
 @click.option(
     "--drain",
@@ -52,7 +50,7 @@ LEFT_BEHIND = 3
     help="End once nothing can move without a person. Exit code 0: nothing is dead; 3: something is, or a route is shut. "
     "Stopped before, it says how many are left, and the code means the same.",
 )
-@click.option("--lease", metavar="TIME", help="How long a lane is mine without a word from me. Default: 30s.")
+@click.option("--lease", metavar="TIME", help="How long a silent relay keeps its lanes. Default: 30s.")
 @click.option(
     "--preset",
     metavar="NAME",
@@ -109,21 +107,22 @@ def relay(session: Session, drain: bool, owner: str | None, log_level: str) -> N
         sys.exit(_judged(left, tally))
 
 
-def _judged(left: Counts, tally: Tally) -> int:
+def _judged(left: StatusSnapshot, tally: Tally) -> int:
     """Say what a drain leaves behind; its exit code. Open ones that wait for no person mean that it was stopped."""
-    waiting = sum(left.by_status.get(status, 0) for status in OPEN) - left.parked
-    dead = left.by_status.get("dead", 0)
-    shut = tally.shut if waiting > 0 else []
-    if waiting > 0:
-        write(f"stopped before all was drained: {messages(waiting)} left")
+    shut = tally.shut if left.waiting > 0 else []
+    if left.waiting > 0:
+        write(f"stopped before all was drained: {count(left.waiting, 'message')} left")
     for sentence in shut:
         write(printable(sentence))
-    if dead or left.parked:
-        write(f"{dead:,} dead, {left.parked:,} waiting behind them: see `postroom list --status dead`.")
-    return LEFT_BEHIND if dead or left.parked or shut else 0
+    parked = left.counts.parked
+    if left.dead or parked:
+        write(f"{left.dead:,} dead, {parked:,} waiting behind them: see `postroom list --status dead`.")
+    return LEFT_BEHIND if left.dead or parked or shut else 0
 
 
-async def _relay(session: Session, ending: Ending, *, drain: bool, owner: str | None) -> tuple[Counts | None, Tally]:
+async def _relay(
+    session: Session, ending: Ending, *, drain: bool, owner: str | None
+) -> tuple[StatusSnapshot | None, Tally]:
     """Run until stopped, or drained; what is in the store after a drain, and what was done."""
     settings = session.settings
     # What it shows, and answers at its health port, must not wait behind its work: a store of its own.
@@ -143,10 +142,10 @@ async def _relay(session: Session, ending: Ending, *, drain: bool, owner: str | 
             live.running = running = asyncio.ensure_future(carrier.drain() if drain else carrier.run())
             async with _beside(view.run()):
                 await asyncio.wait([running])
-            if running.exception() is None or any(tally.numbers):
+            if running.exception() is None or any(tally.totals.numbers):
                 write(tally.summary())
             await running
-        return await watching.ops.counts() if drain else None, tally
+        return await look(watching) if drain else None, tally
 
 
 def _stop_on_signals(carrier: Relay, tally: Tally, ending: Ending) -> None:

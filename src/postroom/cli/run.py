@@ -14,8 +14,8 @@ from click.shell_completion import shell_complete
 
 from postroom.cli.app import app
 from postroom.cli.completion import VARIABLE as COMPLETE
-from postroom.cli.notes import say, showing_notes
 from postroom.cli.session import Session
+from postroom.cli.stderr import say, showing_notes
 from postroom.errors import ConfigError, InvalidMessage, PostroomError, TransportRefused
 
 DONE, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130

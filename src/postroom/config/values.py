@@ -36,6 +36,8 @@ lease must hold a whole send, with time to spare for the renewal itself.
 FIRST_BATCH, LARGEST_BATCH = 32, 4_096
 """Where a batch that nobody set begins, and up to where it grows."""
 MILLISECOND, HOUR = timedelta(milliseconds=1), timedelta(hours=1)
+INBOX_RETENTION_DEFAULT = timedelta(days=30)
+"""For how long an inbox knows a message again, unless it was told otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -206,6 +208,9 @@ class Settings:
     """Which types go where, the first that fits. Default none: then all goes where `to` says."""
     lanes: int = field(default=64, metadata=within(1, 1_024))
     """How many lanes `init` makes. Default 64; 1 to 1,024. Later it changes only with nothing open."""
+    inbox_retention: timedelta = field(default=INBOX_RETENTION_DEFAULT, metadata=within(HOUR, 3_650 * 24 * HOUR))
+    """For how long your inboxes remember: the shortest `retention` that you gave one. `requeue` refuses what is older.
+    Default 30 days; 1 h to 3,650 d."""
     relay: RelayConfig = RelayConfig()
     """How the relay works."""
     tables: TableNames = TableNames()  # noqa: RUF009 - a frozen value

@@ -9,6 +9,7 @@ from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeVar
 
+from postroom.config.values import INBOX_RETENTION_DEFAULT
 from postroom.errors import ConfigError
 from postroom.inbox.decoding import Reader, readers_for
 from postroom.inbox.errors import Mapped
@@ -17,7 +18,6 @@ from postroom.retry import RetryPolicy
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 NAME_MAX = 255
-RETENTION_DEFAULT = timedelta(days=30)
 REPLAY_WINDOW_DEFAULT = timedelta(days=7)
 BATCH_MAX = 10_000
 TYPES_MAX = 1_000
@@ -64,7 +64,7 @@ class Inbox:
     """How a message is known again. The inbox's own table, unless you say otherwise."""
     unhandled: Literal["skip", "bury"] = "skip"
     """What becomes of a message that no handler takes: it is acknowledged, or dead for a person."""
-    retention: timedelta = RETENTION_DEFAULT
+    retention: timedelta = INBOX_RETENTION_DEFAULT
     """How long it is remembered what was handled."""
     replay_window: timedelta = REPLAY_WINDOW_DEFAULT
     """How old a message may be that somebody sends again: the outbox's retention, and the broker's."""

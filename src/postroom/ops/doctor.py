@@ -5,24 +5,27 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Literal
 
-from postroom.clock import utcnow
-from postroom.contracts.inbox import DeliveryState
-from postroom.contracts.lanes import Lane, RelayInfo
-from postroom.contracts.ops import OPEN, Counts
-from postroom.contracts.store import Store
+from postroom.contracts.inbox import DeadQuery, DeliveryState, InboxStore
+from postroom.contracts.outbox import Query, Store
 from postroom.errors import ConfigError, MissingDependency, PostroomError, StoreError
 from postroom.ops.health import ready
+from postroom.ops.remedies import Failure, remedies
+from postroom.ops.status import StatusSnapshot, look
 from postroom.ops.words import count, roughly
 from postroom.transports import TRANSPORTS, known_scheme
 from postroom.urls import redact
 
 LAG_MAX = timedelta(minutes=5)
 """A message that is due and waits for longer, though relays live, is worth a look."""
+DEAD_READ = 50
+"""How many of the newest dead messages are read, to say what to do about their codes."""
+CODES_TOLD = 3
+"""For how many codes that is said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,14 +55,19 @@ async def examine_broker(role: Literal["to", "from"], url: str) -> Finding:
         return Finding(role=role, url=shown, found=[str(exc)])
 
 
-async def examine_store(url: str, store: AbstractAsyncContextManager[Store]) -> Finding:
+async def examine_store(
+    url: str,
+    store: AbstractAsyncContextManager[Store],
+    inbox: Callable[[], AbstractAsyncContextManager[InboxStore]],
+) -> Finding:
     """What weakens a promise at this store. One that is away, or has not the tables, is a finding."""
     found: list[str] = []
     try:
         async with store as opened:
             found += await _of_kind(opened, url)
-            found += judge(await opened.ops.counts(), await opened.lanes.all(), await opened.lanes.relays(), utcnow())
-            found += judge_inbox(await _received(opened))
+            state = await look(opened)
+            found += judge(state, await _failures(opened) if state.dead else [])
+        found += await _received(inbox)
     except (StoreError, MissingDependency) as exc:
         found.append(str(exc))
     return Finding(role="store", url=redact(url), found=found)
@@ -72,45 +80,61 @@ async def _of_kind(store: Store, url: str) -> Sequence[str]:
     return [] if ask is None else await ask(url)
 
 
-async def _received(store: Store) -> Mapping[str, Mapping[DeliveryState, int]]:
-    """What its inboxes hold; nothing where this kind of store can have none."""
+async def _failures(store: Store) -> Sequence[Failure]:
+    """The codes of the newest dead messages, each with its text."""
+    dead = await store.find(Query(status="dead", limit=DEAD_READ))
+    return [(record.last_error_code, record.last_error) for record in dead]
+
+
+async def _received(inbox: Callable[[], AbstractAsyncContextManager[InboxStore]]) -> Sequence[str]:
+    """What is wrong with its inboxes; nothing where this kind of store can have none."""
     try:
-        return await store.inbox.counts()
+        async with inbox() as opened:
+            counts = await opened.counts()
+            if not any(outcomes.get("dead") for outcomes in counts.values()):
+                return []
+            dead = await opened.dead(DeadQuery(requeued=False, limit=DEAD_READ))
+            return judge_inbox(counts, [(each.code, each.error) for each in dead])
     except ConfigError:
-        return {}
+        return []
 
 
-def judge(counts: Counts, lanes: Sequence[Lane], relays: Sequence[RelayInfo], now: datetime) -> list[str]:
-    """What is wrong with an outbox that looks like this."""
+def judge(state: StatusSnapshot, failures: Sequence[Failure] = ()) -> list[str]:
+    """Say what is wrong with an outbox in this state. *failures* are the codes of its dead messages, each with its text."""
     found = []
-    waiting = sum(counts.by_status.get(status, 0) for status in OPEN) - counts.parked
-    health = ready(lanes, relays, now)
-    if waiting > 0 and not health.ok:
-        wait = "waits" if waiting == 1 else "wait"
-        found.append(f"{count(waiting, 'message')} {wait} to be sent. {health.why} Start one: `postroom relay`.")
-    elif counts.lag > LAG_MAX:
+    health = ready(state)
+    if state.waiting > 0 and not health.ok:
+        wait = "waits" if state.waiting == 1 else "wait"
+        found.append(f"{count(state.waiting, 'message')} {wait} to be sent. {health.why} Start one: `postroom relay`.")
+    elif state.lag > LAG_MAX:
         found.append(
-            f"The oldest message that is due waits since {roughly(counts.lag)}, though relays live: see why with "
+            f"The oldest due message has been waiting for {roughly(state.lag)} although relays are running: see why with "
             "`postroom list` and `postroom explain`."
         )
-    if dead := counts.by_status.get("dead", 0):
-        behind = f", and {count(counts.parked, 'message')} behind" if counts.parked else ""
-        are = "is" if dead == 1 else "are"
+    if state.dead:
+        behind = f", and {count(state.counts.parked, 'message')} behind" if state.counts.parked else ""
+        are = "is" if state.dead == 1 else "are"
         found.append(
-            f"{count(dead, 'message')} {are} dead{behind}: see `postroom list --status dead`, mend the cause, and requeue or "
-            "discard."
+            f"{count(state.dead, 'message')} {are} dead{behind}: see `postroom list --status dead`, mend the cause, and "
+            f"requeue or discard.{_about(failures)}"
         )
     return found
 
 
-def judge_inbox(counts: Mapping[str, Mapping[DeliveryState, int]]) -> list[str]:
-    """What is wrong with inboxes that look like this, by consumer."""
-    return [
+def _about(failures: Sequence[Failure]) -> str:
+    """What to do about the most frequent codes, to stand behind a full stop."""
+    return "".join(f" {code}: {remedy}." for code, remedy in remedies(failures, most=CODES_TOLD))
+
+
+def judge_inbox(counts: Mapping[str, Mapping[DeliveryState, int]], failures: Sequence[Failure] = ()) -> list[str]:
+    """Say what is wrong with inboxes that look like this, by consumer; and then what to do about the codes in *failures*."""
+    found = [
         f"{count(dead, 'message')} of the inbox {consumer} {'is' if dead == 1 else 'are'} dead: see `postroom inbox list "
         f"--consumer {consumer}`, mend the cause, and requeue."
         for consumer, outcomes in sorted(counts.items())
         if (dead := outcomes.get("dead", 0))
     ]
+    return [*found[:-1], f"{found[-1]}{_about(failures)}"] if found else []
 
 
 def _asker(package: str, module: str) -> Callable[[str], Awaitable[Sequence[str]]] | None:

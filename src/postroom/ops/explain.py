@@ -1,23 +1,21 @@
-"""Why a message is where it is, in plain sentences, and what to do about it."""
+"""Why a message is where it is, in plain sentences, and what to do about it; and what became of it where it was received."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import assert_never
 from uuid import UUID
 
 from postroom.clock import utcnow
-from postroom.contracts.lanes import Lane, RelayInfo
-from postroom.contracts.ops import OPEN, Query, Record, Status
-from postroom.contracts.store import Store
-from postroom.ops.health import has_live_owner
-from postroom.ops.words import count, ordinal, roughly
-from postroom.relay.presence import gone_among
+from postroom.contracts.inbox import UNFINISHED, InboxStore, Known, KnownQuery
+from postroom.contracts.outbox import OPEN, Lane, Query, Record, RelayInfo, Status, Store
+from postroom.ops.remedies import advice
+from postroom.ops.status import RelaySnapshot, look_at_relays
+from postroom.ops.words import at, count, error, ordinal, when
 from postroom.relay.verdict import NO_ROUTE
-from postroom.text import without_trace
 
 NEVER_SENT = (NO_ROUTE, "CORRUPT_PAYLOAD")
 """What a relay says of a message that it did not even try to send."""
@@ -37,14 +35,18 @@ async def explain(store: Store, message_id: UUID, *, now: datetime | None = None
     """Say why this message is where it is, and what to do.
 
     What stands in the way is read after the message itself: of an outbox that moves meanwhile, it tells the moment."""
-    found = await store.ops.find(Query(ids=[message_id]))
+    found = await store.find(Query(ids=[message_id]))
     if not found:
         return Explanation([_unknown(message_id)], None)
     (record,) = found
     of_key = await _of_key(store, record)
-    lanes, relays = await store.lanes.all(), await store.lanes.relays()
-    told = sentences(record, of_key, lanes, relays, now or utcnow(), gone=gone_among(relays))
-    return Explanation(told, record)
+    return Explanation(sentences(record, of_key, await look_at_relays(store, now=now)), record)
+
+
+async def explain_received(store: InboxStore, message_id: UUID, *, now: datetime | None = None) -> Sequence[str]:
+    """Say what each inbox of this database did with the message. Returns no sentence when no inbox has seen it."""
+    found = await store.known(KnownQuery(ids=[message_id]))
+    return [sentence for known in found for sentence in _received(known, now or utcnow())]
 
 
 async def _of_key(store: Store, record: Record) -> Sequence[Record]:
@@ -52,7 +54,7 @@ async def _of_key(store: Store, record: Record) -> Sequence[Record]:
     if key is None or record.status not in IN_THE_WAY:
         return [record]
     # By seq: one that moves on between two of these questions is answered twice.
-    found = {each.seq: each for status in IN_THE_WAY for each in await store.ops.find(Query(key=key, status=status))}
+    found = {each.seq: each for status in IN_THE_WAY for each in await store.find(Query(key=key, status=status))}
     return [found[seq] for seq in sorted(found)]
 
 
@@ -63,22 +65,12 @@ def _unknown(message_id: UUID) -> str:
     )
 
 
-def sentences(
-    record: Record,
-    of_key: Sequence[Record],
-    lanes: Sequence[Lane],
-    relays: Sequence[RelayInfo],
-    now: datetime,
-    *,
-    gone: Collection[str] = (),
-) -> Sequence[str]:
-    """Why this message is where it is at this moment: first its state, then what it waits for, then what to do.
+def sentences(record: Record, of_key: Sequence[Record], sending: RelaySnapshot) -> Sequence[str]:
+    """Say why this message is where it is: first its state, then what it waits for, then what to do.
 
-    *of_key* are the messages of its key that are open or dead, in the order written; it may be among them. *gone* are the
-    owners whose process is known to be no more."""
+    *of_key* are the messages of its key that are open or dead, in the order written; it may be among them."""
     others = [other for other in of_key if other.seq != record.seq]
-    by_number, by_owner = {lane.lane: lane for lane in lanes}, {each.owner: each for each in relays}
-    return list(_Case(record, others, by_number, by_owner, now, gone)())
+    return list(_Case(record, others, sending)())
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +79,7 @@ class _Case:
 
     record: Record
     others: Sequence[Record]
-    lanes: dict[int, Lane]
-    relays: dict[str, RelayInfo]
-    now: datetime
-    gone: Collection[str]
+    sending: RelaySnapshot
 
     def __call__(self) -> Iterator[str]:
         match self.record.status:
@@ -98,6 +87,7 @@ class _Case:
                 yield f"It was published {self._at(self.record.settled_at)}, at {ordinal(self.record.attempts)} try."
             case "dead":
                 yield from self._dead()
+                yield from self._remedy(self.record, "then requeue it")
             case "expired":
                 yield from self._expired()
             case "discarded":
@@ -107,6 +97,7 @@ class _Case:
                 yield f"It is {self._flight(self.record)}"
             case "pending" | "failed":
                 yield from self._waiting()
+                yield from self._remedy(self._to_blame, "it goes by itself then")
             case unknown:
                 assert_never(unknown)
 
@@ -119,8 +110,6 @@ class _Case:
             yield "It was not sent anywhere."
         else:
             yield "It may have been delivered, if an answer was lost."
-        if record.last_error_code == NO_ROUTE:
-            yield self._route_wanted("then requeue it")
         if record.parked:
             behind = [other for other in self.others if other.status in OPEN]
             wait = "waits" if len(behind) == 1 else "wait"
@@ -144,11 +133,9 @@ class _Case:
 
     def _waiting(self) -> Iterator[str]:
         yield self._state()
-        if self.record.last_error_code == NO_ROUTE:
-            yield self._route_wanted("it goes by itself then")
         own = list(self._own_time())
         yield from own
-        if heads := [other for other in self.others if other.status == "dead" and other.parked]:
+        if heads := self._dead_heads:
             yield from self._behind_the_dead(heads)
         elif flying := next((other for other in self.others if other.status == "sending"), None):
             yield f"It waits for {flying.message.id} of its key, {self._flight(flying)}"
@@ -165,10 +152,26 @@ class _Case:
             return f"It failed {self._at(record.updated_at)}, at {ordinal(record.attempts)} try: {_error(record)}."
         if record.last_error_code is not None:
             return f"It could not be sent {self._at(record.updated_at)}, which spent no attempt: {_error(record)}."
-        return f"It is pending since {self._when(record.created_at)}."
+        return f"It has been pending since {self._when(record.created_at)}."
 
-    def _route_wanted(self, then: str) -> str:
-        return f"Add a route that fits {self.record.message.type!r} to postroom.toml and start the relays anew; {then}."
+    @property
+    def _dead_heads(self) -> Sequence[Record]:
+        """The dead messages that park its key."""
+        return [other for other in self.others if other.status == "dead" and other.parked]
+
+    @property
+    def _to_blame(self) -> Record:
+        """Whose error is to be mended for this message to go: the first that parks its key, or else its own."""
+        return next(iter(self._dead_heads), self.record)
+
+    def _remedy(self, record: Record, then: str) -> Iterator[str]:
+        """What to do about the error of this message; *then* is what follows once there is a route for it."""
+        dead = record.status == "dead"
+        if record.last_error_code == NO_ROUTE:
+            then = "then requeue that one" if dead and record is not self.record else then
+            yield f"Add a route that fits {record.message.type!r} to postroom.toml and restart the relays; {then}."
+        else:
+            yield from advice(record.last_error_code, record.last_error, waits=not dead)
 
     def _own_time(self) -> Iterator[str]:
         """What its own times say."""
@@ -180,7 +183,7 @@ class _Case:
         elif not self._due(record):
             alone = "" if record.message.key is None else "; its key does not wait for it"
             yield f"It is not due until {self._when(record.due_at)}{alone}."
-        if expires_at is not None and expires_at <= self.now:
+        if expires_at is not None and expires_at <= self.sending.now:
             yield f"Its time ran out {self._at(expires_at)}: the relay will settle it as expired, and not send it."
 
     def _behind_the_dead(self, heads: Sequence[Record]) -> Iterator[str]:
@@ -209,14 +212,14 @@ class _Case:
     def _next_in_line(self) -> str:
         """What it waits for in its key: nothing. Whether anybody sends it, its lane says."""
         lane = self._lane_of(self.record)
-        nobody = lane is not None and lane.owner is not None and not self._is_heard_of(lane)
+        nobody = lane is not None and lane.owner is not None and not self.sending.has_live_owner(lane)
         held = "Only its relay holds it back" if nobody else "Nothing holds it back"
         if self.record.message.key is None:
             return f"{held}: it has no key, so it waits for no other message."
         return f"{held}: it is next in line of its key."
 
     def _due(self, record: Record) -> bool:
-        return record.due_at is None or record.due_at <= self.now
+        return record.due_at is None or record.due_at <= self.sending.now
 
     def _in_backoff(self, record: Record) -> bool:
         """It was tried, and its next try is not due. One that was never tried waits alone."""
@@ -237,21 +240,14 @@ class _Case:
 
     def _silence(self, lane: Lane) -> str:
         """What to know of an owner that was not heard of as often as it should be, though its lease runs."""
-        if self._is_heard_of(lane):
+        if self.sending.has_live_owner(lane):
             return ""
-        at = self._at(lane.lease_until)
-        if lane.owner in self.gone:
-            return f", whose process is gone: a relay on its machine takes over at once, any other when the lease ends {at}"
-        heard = self._when(self._seen.get(lane.owner or ""))
-        return f", last heard of {heard}: if it is dead, another takes over when its lease ends {at}"
-
-    @property
-    def _seen(self) -> dict[str, datetime | None]:
-        return {owner: relay.seen_at for owner, relay in self.relays.items()}
-
-    def _is_heard_of(self, lane: Lane) -> bool:
-        """Does its lease run, and was its owner heard of lately, which is not gone?"""
-        return lane.owner not in self.gone and has_live_owner(lane, self._seen, self.now)
+        ends = f"when its lease ends {self._at(lane.lease_until)}"
+        if lane.owner in self.sending.gone:
+            return f", whose process is gone: a relay on its machine takes over at once, any other {ends}"
+        relay = self._relay_on_record(lane.owner)
+        heard = self._when(None if relay is None else relay.seen_at)
+        return f", last heard of {heard}: if it is dead, another takes over {ends}"
 
     def _lane(self) -> str:
         """Who may send it."""
@@ -259,46 +255,70 @@ class _Case:
         if lane is None:
             return f"It has no lane yet, and gets one from the relay: {self._taker()}."
         if lane.owner is None or lane.lease_until is None:
-            return f"Nobody owns its lane, {lane.lane}: {self._taker()}."
+            return f"Its lane, {lane.lane}, has no owner: {self._taker()}."
         if self._alive(lane):
-            until = f" until {self._when(lane.lease_until)}" if self._is_heard_of(lane) else self._silence(lane)
+            until = self._silence(lane) or f" until {self._when(lane.lease_until)}"
             return f"Its lane, {lane.lane}, is owned by {self._relay(lane.owner)}{until}."
         ran_out = f"whose lease ran out {self._at(lane.lease_until)}"
         return f"Its lane, {lane.lane}, was owned by {self._relay(lane.owner)}, {ran_out}: {self._taker()}."
 
     def _lane_of(self, record: Record) -> Lane | None:
-        return None if record.lane is None else self.lanes.get(record.lane)
+        return next((lane for lane in self.sending.lanes if lane.lane == record.lane), None)
 
     def _taker(self) -> str:
         """Who takes a lane that is nobody's."""
-        if any(map(self._is_heard_of, self.lanes.values())):
+        if any(map(self.sending.has_live_owner, self.sending.lanes)):
             return "a running relay will take it over"
         return "no relay is running, so start one with `postroom relay`"
 
     def _alive(self, lane: Lane) -> bool:
-        return lane.lease_until is not None and lane.lease_until >= self.now
+        return lane.lease_until is not None and lane.lease_until >= self.sending.now
 
     def _relay(self, owner: str | None) -> str:
         if owner is None:
             return "a relay"
-        known = self.relays.get(owner)
+        known = self._relay_on_record(owner)
         if known is None:
             return f"relay {owner}"
         name = known.name if known.name == owner else f"{known.name} ({owner})"
         return f"relay {name} on {known.host}" if known.host else f"relay {name}"
 
+    def _relay_on_record(self, owner: str | None) -> RelayInfo | None:
+        return next((relay for relay in self.sending.relays if relay.owner == owner), None)
+
     # ── times ──
 
     def _at(self, moment: datetime | None) -> str:
-        return "at an unknown time" if moment is None else f"at {self._when(moment)}"
+        return at(moment, self.sending.now)
 
     def _when(self, moment: datetime | None) -> str:
-        """The moment, and how far it is from now."""
-        if moment is None:
-            return "an unknown time"
-        away = roughly(abs(moment - self.now))
-        distance = f"in {away}" if moment > self.now else f"{away} ago"
-        return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z ({'now' if away == '0s' else distance})"
+        return when(moment, self.sending.now)
+
+
+def _received(known: Known, now: datetime) -> Iterator[str]:
+    """What one inbox did with a message."""
+    inbox, moment = f"The inbox {known.consumer}", at(known.at, now)
+    match known.outcome:
+        case "handled":
+            yield f"{inbox} handled it {moment}, at {ordinal(max(known.attempts, 1))} try."
+        case "failing" if known.code == UNFINISHED:
+            begun = f"{inbox} began {ordinal(known.attempts)} try of it {moment}"
+            yield f"{begun}: it is being handled, or its process died in it."
+        case "failing":
+            failed = f"{inbox} failed to handle it {moment}, at {ordinal(known.attempts)} try"
+            yield f"{failed}: {error(known.code, known.error)}."
+            yield "It is tried again by itself."
+            yield from advice(known.code, known.error)
+        case "dead":
+            tries = count(known.attempts, "try")
+            yield f"{inbox} gave it up {moment}, after {tries}: {error(known.code, known.error)}."
+            requeue = f"`postroom inbox requeue --consumer {known.consumer} {known.id}`"
+            yield f"Run {requeue} once the cause is mended."
+            yield from advice(known.code, known.error)
+        case "requeued":
+            yield f"A person let the inbox {known.consumer} handle it again {moment}: a running `postroom consume` takes it."
+        case unknown:
+            assert_never(unknown)
 
 
 def _requeue(record: Record) -> str:
@@ -310,8 +330,4 @@ def _discard(record: Record) -> str:
 
 
 def _error(record: Record) -> str:
-    """What went wrong, to stand before a full stop.
-
-    A stranger's row may have neither code nor text."""
-    told = ": ".join(filter(None, (record.last_error_code, without_trace(record.last_error or ""))))
-    return told.rstrip(". ") or "no error was kept"
+    return error(record.last_error_code, record.last_error)

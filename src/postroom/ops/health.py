@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
-from postroom.clock import monotonic, utcnow
-from postroom.contracts.lanes import Lane, RelayInfo
-from postroom.contracts.store import Store
+from postroom.clock import monotonic
+from postroom.contracts.outbox import Store
 from postroom.durations import format_duration
 from postroom.errors import StoreError
-from postroom.relay.presence import gone_among
+from postroom.ops.status import RelaySnapshot, look_at_relays
 
 TIMEOUT = timedelta(seconds=2)
 """A store that needs longer does not answer."""
 FRESH_SECONDS = 1.0
 """For so long an answer is given again: probes must cost nothing."""
-SILENT_AFTER = 2 / 3
-"""A relay is heard of each third of its lease: after two of them it is silent, though its lease still runs."""
 SHOWN = 8
 """How many lanes a sentence names."""
 
@@ -54,30 +50,19 @@ class Readiness:
     async def _ask(self) -> Health:
         try:
             async with asyncio.timeout(self._timeout.total_seconds()):
-                lanes, relays = await self._store.lanes.all(), await self._store.lanes.relays()
-                return ready(lanes, relays, utcnow(), gone=gone_among(relays))
+                return ready(await look_at_relays(self._store))
         except TimeoutError:
             return Health(ok=False, why=f"The store did not answer within {format_duration(self._timeout)}.")
         except StoreError as exc:
             return Health(ok=False, why=str(exc))
 
 
-def ready(lanes: Sequence[Lane], relays: Iterable[RelayInfo], now: datetime, *, gone: Collection[str] = ()) -> Health:
-    """Whether each of these lanes has a live owner at this moment. *gone* are owners whose process is known to be no more."""
-    seen = {relay.owner: relay.seen_at for relay in relays}
-    orphans = [lane.lane for lane in lanes if lane.owner in gone or not has_live_owner(lane, seen, now)]
+def ready(sending: RelaySnapshot) -> Health:
+    """Return whether each lane has a live owner, with a sentence that says how many have none."""
+    lanes, orphans = len(sending.lanes), sending.orphans
     if not orphans:
-        return Health(ok=True, why=f"All {len(lanes):,} lanes have a live relay.")
+        return Health(ok=True, why=f"All {lanes:,} lanes have a live relay.")
     named = ", ".join(map(str, orphans[:SHOWN]))
     more = f" and {len(orphans) - SHOWN:,} more" if len(orphans) > SHOWN else ""
     have = "has" if len(orphans) == 1 else "have"
-    return Health(ok=False, why=f"{len(orphans):,} of {len(lanes):,} lanes {have} no live relay: {named}{more}.")
-
-
-def has_live_owner(lane: Lane, seen: Mapping[str, datetime | None], now: datetime) -> bool:
-    """Does the lease of this lane run, and was its owner heard of lately? *seen* says when, by owner."""
-    if lane.owner is None or lane.lease_until is None or lane.lease_until <= now:
-        return False
-    heard = seen.get(lane.owner)
-    # Both moments are of one beat, so what lies between them is that relay's lease, whatever ours is.
-    return heard is None or now < heard + SILENT_AFTER * (lane.lease_until - heard)
+    return Health(ok=False, why=f"{len(orphans):,} of {lanes:,} lanes {have} no live relay: {named}{more}.")

@@ -76,7 +76,7 @@ class HealthPort:
                 return _response(status, why, with_body=method == b"GET")
             case [_, _, version] if version.startswith(b"HTTP/1."):
                 return _response(HTTPStatus.METHOD_NOT_ALLOWED, "Ask with GET or HEAD.")
-        return _response(HTTPStatus.BAD_REQUEST, "That is no request of HTTP/1.1.")
+        return _response(HTTPStatus.BAD_REQUEST, "That is not a request of HTTP/1.1.")
 
     async def _look(self, path: bytes) -> tuple[HTTPStatus, str]:
         match path:

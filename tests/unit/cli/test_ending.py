@@ -122,4 +122,4 @@ def test_a_second_signal_ends_a_relay_at_once(desk: Desk, function: str) -> None
 
 def test_a_grace_that_is_no_time_is_refused(desk: Desk) -> None:
     billing(desk)
-    desk(*consume("--grace", "soon")).refuses("'soon' is no duration", code=2)
+    desk(*consume("--grace", "soon")).refuses("'soon' is not a valid duration", code=2)

@@ -26,7 +26,7 @@ def test_a_message_is_explained_a_sentence_a_line(desk: Desk) -> None:
     explained = desk("explain", ID)
     assert (explained.code, explained.err) == (0, "")
     state, turn, lane = explained.out.splitlines()
-    assert state.startswith("It is pending since 20")
+    assert state.startswith("It has been pending since 20")
     assert turn == "Nothing holds it back: it is next in line of its key."
     assert lane.endswith("no relay is running, so start one with `postroom relay`.")
 

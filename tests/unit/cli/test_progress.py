@@ -17,15 +17,13 @@ from tests.unit.cli.running import Desk
 from tests.unit.cli.terminal import on_a_terminal, plain
 
 from postroom.cli.live import ASK_SHARE, LiveView, Seen, draw
-from postroom.cli.progress import DEAD_LETTERS_MAX, LogView, view_of
-from postroom.cli.tally import Tally
-from postroom.contracts.ops import Counts
+from postroom.cli.progress import DEAD_LETTERS_MAX, LogView, Tally, view_of
+from postroom.contracts.outbox import Counts, Lane
 from postroom.errors import StoreUnavailable
 from postroom.events import (
     BatchSettled,
     Event,
     LanesLost,
-    LanesReleased,
     LanesTaken,
     Listeners,
     MessageBuried,
@@ -33,13 +31,15 @@ from postroom.events import (
     RoutePaused,
     RouteResumed,
 )
+from postroom.ops.status import StatusSnapshot
 from postroom.stores.memory import MemoryStore
-from postroom.stores.memory.outbox import MemoryOutbox
+from postroom.testing.contracts._case import NOON
 
 ID = UUID("018f2c5e-7c1a-7b3e-9d53-2f1f0a6f4c11")
 SECOND = timedelta(seconds=1)
 DEATH = MessageBuried(id=ID, type="order.paid", attempts=6, code="MAX_ATTEMPTS", error="TIMEOUT: no answer")
 AWAY = RoutePaused(route="orders", code="CONNECT_FAILED", delay=SECOND)
+LANES = [Lane(number, 0, None, None) for number in range(64)]
 BACK = RouteResumed(route="orders", seconds=1.0)
 
 
@@ -59,40 +59,15 @@ def settled(**numbers: int) -> BatchSettled:
 # ── the numbers ──
 
 
-def test_the_numbers_add_up() -> None:
-    tally = Tally()
-    for event in (settled(published=3, failed=1), settled(published=2, dead=1, expired=4)):
-        tally(event)
-    assert (tally.published, tally.failed, tally.dead, tally.expired) == (5, 1, 1, 4)
-    assert tally.summary().endswith("1 failed try, 1 dead, 4 expired")
-
-
-def test_lanes_are_those_taken_and_neither_given_back_nor_lost() -> None:
-    tally = Tally()
-    for event in (LanesTaken(owner="a", lanes=(1, 2, 3)), LanesReleased(owner="a", lanes=(1,))):
-        tally(event)
-    tally(LanesLost(owner="a", lanes=(2,)))
-    assert tally.lanes == {3}
-
-
-def test_the_rate_now_is_of_the_last_seconds_and_the_rate_of_all() -> None:
+def test_the_numbers_are_added_up_by_the_clock_and_said_in_a_line() -> None:
     clock = Clock()
     tally = Tally(clock=clock)
     clock.now += 10
-    tally(settled(published=300))
-    assert (tally.rate, tally.rate_now) == (30, 60)
-    clock.now += 10
-    assert (tally.rate, tally.rate_now) == (15, 0)
-
-
-def test_a_busy_relay_keeps_few_samples() -> None:
-    clock = Clock()
-    tally = Tally(clock=clock)
-    for _ in range(10_000):
-        clock.now += 0.001
-        tally(settled(published=1))
-    assert len(tally._samples) < 200
-    assert tally.rate_now == pytest.approx(1_000, rel=0.05)
+    tally(settled(published=300, failed=1))
+    clock.now += 5
+    tally(settled(dead=1, expired=4))
+    assert (tally.seconds, tally.rates) == (15, (60, 20))
+    assert tally.summary() == "300 published (20/s), 1 failed try, 1 dead, 4 expired"
 
 
 def test_the_state_says_what_matters_most() -> None:
@@ -115,13 +90,11 @@ def test_one_broker_of_two_that_is_away_does_not_pause_the_relay() -> None:
     assert tally.state == "paused: broker away"
 
 
-def test_a_wait_that_cost_no_attempt_is_no_failure() -> None:
+def test_a_relay_whose_routes_are_all_shut_says_so() -> None:
     tally = Tally()
-    tally(MessageRetried(id=ID, type="order.paid", attempts=0, code="CONNECT_FAILED", delay=SECOND, spent=False))
-    assert tally.last_failure is None
-    retried = MessageRetried(id=ID, type="order.paid", attempts=1, code="TIMEOUT", delay=SECOND)
-    tally(retried)
-    assert tally.last_failure == retried
+    tally(RoutePaused(route="orders", code="ENDPOINT_GONE", delay=None))
+    assert tally.state == "shut: a person must act"
+    assert tally.shut == ["route orders is shut (ENDPOINT_GONE): mend it, or take it out, and restart the relay."]
 
 
 # ── in a log ──
@@ -235,13 +208,13 @@ def test_the_view_shows_all_that_is_known() -> None:
     tally(settled(published=1_200, failed=2, dead=1, expired=3))
     tally(DEATH)
     counts = Counts(by_status={"pending": 10, "failed": 2, "published": 99}, lag=3.2 * SECOND, parked=4)
-    assert drawn(tally, Seen(lanes=64, counts=counts)) == [
+    assert drawn(tally, Seen(StatusSnapshot(counts=counts, lanes=LANES, relays=[], now=NOON))) == [
         "● draining   32 of 64 lanes   1m 0s",
         "published     1,200  240/s now, 20/s overall",
         "failed tries      2  last: MAX_ATTEMPTS, order.paid",
         "dead              1  see `postroom list --status dead`",
         "expired           3  their time was over",
-        "open             12  the oldest waits 3.2s, 4 behind a dead one",
+        "open             12  the oldest has been waiting for 3.2s, 4 behind a dead one",
     ]
 
 
@@ -262,7 +235,7 @@ def test_the_view_fits_any_terminal(width: int) -> None:
     assert len(drawn(tally, Seen(), width)) == 5
 
 
-class Slow(MemoryOutbox):
+class Slow(MemoryStore):
     """Takes its time to count, by a clock of its own."""
 
     asked = 0
@@ -285,13 +258,14 @@ def test_a_store_that_is_slow_is_asked_seldom(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr("postroom.cli.live.monotonic", lambda: next(ticks))
     monkeypatch.setattr("postroom.cli.live.asyncio.sleep", pause)
-    store = MemoryStore(Slow())
+    store = Slow()
     view = LiveView(Tally(), store)
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(view._ask())
     assert pauses == [1.0, 2.0 * ASK_SHARE, 0.5 * ASK_SHARE]
     assert not view._seen.away
-    assert view._seen.lanes == 64
+    assert view._seen.snapshot is not None
+    assert len(view._seen.snapshot.lanes) == 64
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -223,5 +223,7 @@ def test_commands_and_options_are_completed(empty: Desk) -> None:
 def test_a_variable_that_is_none_of_ours_is_noted(desk: Desk) -> None:
     told = desk("status", POSTROOM_BATCHES="12")
     assert told.code == 0
-    assert told.err == "note: POSTROOM_BATCHES is set, but is none of our variables; did you mean POSTROOM_BATCH?\n"
+    assert (
+        told.err == "note: POSTROOM_BATCHES is set, but Postroom has no such variable; did you mean POSTROOM_BATCH?\n"
+    )
     assert desk("status", POSTROOM_BATCH="12", POSTROOM_TEST_MYSQL="x", POSTROOM_REQUIRE_SERVERS="all").err == ""

@@ -10,12 +10,11 @@ from uuid import UUID
 
 import pytest
 
-from postroom.contracts.lanes import Lane, RelayInfo
-from postroom.contracts.ops import Query, Record, Status
-from postroom.contracts.outbox import Buried, Expired, Retry
-from postroom.contracts.store import Store
+from postroom.codes import CODES, WAITS, Code
+from postroom.contracts.outbox import Buried, Expired, Lane, Query, Record, RelayInfo, Retry, Status, Store
 from postroom.message import Message
 from postroom.ops.explain import explain, sentences
+from postroom.ops.status import RelaySnapshot
 from postroom.stores.memory import MemoryStore
 from postroom.stores.postgres import PostgresStore
 from postroom.stores.sqlite import SQLiteStore
@@ -31,6 +30,7 @@ AT_NOON = "2030-01-01 12:00:00Z (now)"
 IN_30S = "2030-01-01 12:00:30Z (in 30s)"
 OWNED = "is owned by relay relay-a until 2030-01-01 12:01:00Z (in 1m)."
 MAYBE = "It may have been delivered, if an answer was lost."
+NOBODY = RelaySnapshot(lanes=[], relays=[], now=NOON)
 TURN = "Nothing holds it back: it is next in line of its key."
 
 
@@ -40,14 +40,14 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     if request.param == "postgres":
         opened = PostgresStore(request.getfixturevalue("postgres_database"))
     async with opened:
-        await opened.schema.migrate()
+        await opened.migrate()
         yield opened
 
 
 async def put(store: Store, *keys: str | None, **fields: Any) -> list[UUID]:
     messages = [a_message(key=key, **fields) for key in keys]
     for message in messages:
-        await store.outbox.put([message])
+        await store.put([message])
     return [message.id for message in messages]
 
 
@@ -57,7 +57,9 @@ async def told(store: Store, id: UUID, *, now: datetime = NOON) -> list[str]:
     assert explained.record is not None
     lane, written = f"lane, {explained.record.lane}", f"{explained.record.created_at:%Y-%m-%d %H:%M:%S}Z"
     return [
-        "It is pending." if sentence.startswith(f"It is pending since {written}") else sentence.replace(lane, "lane, N")
+        "It is pending."
+        if sentence.startswith(f"It has been pending since {written}")
+        else sentence.replace(lane, "lane, N")
         for sentence in explained.sentences
     ]
 
@@ -96,19 +98,20 @@ async def test_a_message_that_no_route_fitted_was_not_sent_and_asks_for_a_route(
     assert await told(store, dead) == [
         f"It died at {AT_NOON}, after 1 try: NO_ROUTE: {LOST}.",
         "It was not sent anywhere.",
-        "Add a route that fits 'order.paid' to postroom.toml and start the relays anew; then requeue it.",
         "Its key 'a' is parked: 0 messages wait behind it.",
         f"Run `postroom requeue {dead}` to send it again, or `postroom discard {dead}` to give it up.",
+        "Add a route that fits 'order.paid' to postroom.toml and restart the relays; then requeue it.",
     ]
 
 
 async def test_a_message_that_waits_for_a_route_says_so(store: Store) -> None:
     (id,) = await put(store, "a", type="order.paid")
     await _settle_first(store, Retry(30 * SECOND, "NO_ROUTE", LOST, spent=False))
-    assert (await told(store, id))[:3] == [
+    assert await told(store, id) == [
         f"It could not be sent at {AT_NOON}, which spent no attempt: NO_ROUTE: {LOST}.",
-        "Add a route that fits 'order.paid' to postroom.toml and start the relays anew; it goes by itself then.",
         f"Its next try is due at {IN_30S}, and its key waits with it.",
+        f"Its lane, N, {OWNED}",
+        "Add a route that fits 'order.paid' to postroom.toml and restart the relays; it goes by itself then.",
     ]
 
 
@@ -152,7 +155,7 @@ async def test_a_discarded_message_says_who_did_it_and_whether_it_was_tried(stor
     claims = await relay.claim()
     seq = next(each.seq for claim in claims for each in claim.messages if each.message.id == tried)
     await relay.settle_each(claims, {seq: TIMEOUT})
-    await store.ops.discard(Query(ids=[tried, untried]), now=NOON)
+    await store.discard(Query(ids=[tried, untried]), now=NOON)
     gone = f"A person discarded it at {AT_NOON}: it will not be sent."
     assert await told(store, untried) == [gone]
     assert await told(store, tried) == [
@@ -188,7 +191,7 @@ async def test_the_next_in_line_names_the_relay_that_will_send_it(store: Store) 
 async def test_a_relay_on_record_is_called_by_its_name(store: Store) -> None:
     (id,) = await put(store, "a")
     await a_relay(store, "shop#1")
-    await store.lanes.join(RelayInfo(owner="shop#1", name="shop", host="host-1"), now=NOON)
+    await store.join(RelayInfo(owner="shop#1", name="shop", host="host-1"), now=NOON)
     assert "owned by relay shop (shop#1) on host-1 until" in (await told(store, id))[-1]
 
 
@@ -197,7 +200,7 @@ async def test_a_lane_that_nobody_owns_asks_for_a_relay(store: Store) -> None:
     assert await told(store, id) == [
         "It is pending.",
         TURN,
-        "Nobody owns its lane, N: no relay is running, so start one with `postroom relay`.",
+        "Its lane, N, has no owner: no relay is running, so start one with `postroom relay`.",
     ]
 
 
@@ -213,10 +216,10 @@ async def test_a_lane_whose_lease_ran_out_asks_for_a_relay(store: Store) -> None
 async def test_a_free_lane_is_left_to_a_relay_that_runs(store: Store) -> None:
     (id,) = await put(store, "a")
     relay = await a_relay(store)
-    (record,) = await store.ops.find(Query(ids=[id]))
+    (record,) = await store.find(Query(ids=[id]))
     assert record.lane is not None
-    await store.lanes.release("relay-a", {record.lane: relay.lanes[record.lane]})
-    assert (await told(store, id))[-1] == "Nobody owns its lane, N: a running relay will take it over."
+    await store.release("relay-a", {record.lane: relay.lanes[record.lane]})
+    assert (await told(store, id))[-1] == "Its lane, N, has no owner: a running relay will take it over."
 
 
 async def test_one_behind_a_parked_key_names_the_dead_head_and_the_commands_to_type(store: Store) -> None:
@@ -230,7 +233,7 @@ async def test_one_behind_a_parked_key_names_the_dead_head_and_the_commands_to_t
             f"or `postroom discard {dead}` to give it up."
         ),
     ]
-    await store.ops.requeue(Query(ids=[dead]))
+    await store.requeue(Query(ids=[dead]), now=NOON)
     assert "It waits its turn: 1 earlier message of its key goes first." in await told(store, behind)
 
 
@@ -308,6 +311,7 @@ async def test_a_failed_message_says_its_error_and_when_it_is_tried_again(store:
         f"It failed at {AT_NOON}, {failed}",
         f"Its next try is due at {IN_30S}, and its key waits with it; `postroom requeue {id}` makes it due at once.",
         f"Its lane, N, {OWNED}",
+        "There is nothing to do about TIMEOUT: it is tried again by itself.",
     ]
     assert (await told(store, id, now=NOON + 30 * SECOND))[:2] == [
         f"It failed at 2030-01-01 12:00:00Z (30s ago), {failed}",
@@ -331,14 +335,14 @@ async def test_a_message_that_met_a_broker_that_was_away_has_spent_no_attempt(st
         f"Its next try is due at {IN_30S}, and its key waits with it.",
     ]
     assert f"It waits behind {id} of its key" in (await told(store, behind))[1]
-    (record,) = await store.ops.find(Query(ids=[id]))
+    (record,) = await store.find(Query(ids=[id]))
     assert (record.status, record.attempts, record.last_error_code) == ("pending", 0, "CONNECT_FAILED")
 
 
 async def test_a_message_in_flight_at_a_relay_that_fell_silent_says_when_another_takes_over(store: Store) -> None:
     (id,) = await put(store, "a")
     relay = await a_relay(store)
-    await store.lanes.join(RelayInfo(owner="relay-a", name="relay-a"), now=NOON)
+    await store.join(RelayInfo(owner="relay-a", name="relay-a"), now=NOON)
     await relay.claim()
     assert await told(store, id, now=NOON + 50 * SECOND) == [
         (
@@ -351,7 +355,7 @@ async def test_a_message_in_flight_at_a_relay_that_fell_silent_says_when_another
 async def test_a_message_in_the_lane_of_a_silent_relay_waits_for_its_lease_and_is_told_so(store: Store) -> None:
     (id,) = await put(store, "a")
     await a_relay(store)
-    await store.lanes.join(RelayInfo(owner="relay-a", name="relay-a"), now=NOON)
+    await store.join(RelayInfo(owner="relay-a", name="relay-a"), now=NOON)
     assert (await told(store, id, now=NOON + 10 * SECOND))[1] == TURN
     assert await told(store, id, now=NOON + 50 * SECOND) == [
         "It is pending.",
@@ -368,8 +372,9 @@ def test_a_relay_whose_process_is_gone_is_said_to_be_gone(status: Status) -> Non
     lane = Lane(0, 1, "relay-a", NOON + MINUTE)
     relays = [RelayInfo(owner="relay-a", name="relay-a", seen_at=NOON)]
     record = _record(status=status, owner="relay-a", locked_at=NOON)
-    assert sentences(record, [], [lane], relays, NOON + SECOND, gone=["relay-a"])[-1].endswith(
-        ", whose process is gone: a relay on its machine takes over at once, any other when the lease ends at "
+    sending = RelaySnapshot(lanes=[lane], relays=relays, now=NOON + SECOND, gone=frozenset(["relay-a"]))
+    assert sentences(record, [], sending)[-1].endswith(
+        ", whose process is gone: a relay on its machine takes over at once, any other when its lease ends at "
         "2030-01-01 12:01:00Z (in 59s)."
     )
 
@@ -400,27 +405,58 @@ async def test_a_message_in_flight_at_a_relay_whose_lease_ran_out_will_be_taken_
 async def test_the_wall_clock_is_used_when_no_time_is_given(store: Store) -> None:
     (id,) = await put(store, "a")
     explained = await explain(store, id)
-    assert explained.sentences[0].startswith("It is pending since ")
+    assert explained.sentences[0].startswith("It has been pending since ")
     assert explained.sentences[0].endswith(("(now).", "s ago)."))
+
+
+# ── what to do ──
+
+
+@pytest.mark.parametrize(("code", "known"), CODES.items())
+def test_an_explanation_of_a_dead_message_ends_with_the_remedy_of_its_code(code: str, known: Code) -> None:
+    dead = _record(status="dead", attempts=6, settled_at=NOON, last_error_code=code, last_error="so")
+    last = sentences(dead, [dead], NOBODY)[-1]
+    if code == "NO_ROUTE":
+        assert last.startswith("Add a route that fits 'order.paid'")
+    elif known.remedy and known.remedy != WAITS:
+        assert last == f"What to do about {code}: {known.remedy}."
+    else:
+        assert last.startswith("Run `postroom requeue"), "it was given up: waiting is no remedy"
+
+
+def test_a_message_that_failed_at_every_try_has_the_remedy_of_its_last_try_too() -> None:
+    dead = _record(status="dead", attempts=6, last_error_code="MAX_ATTEMPTS", last_error="HTTP_404: not found")
+    assert sentences(dead, [dead], NOBODY)[-2:] == [
+        "What to do about HTTP_404: mend the URL, or the receiver.",
+        "What to do about MAX_ATTEMPTS: mend the cause, then requeue.",
+    ]
+
+
+def test_one_behind_a_dead_message_has_the_remedy_of_that_one() -> None:
+    head = _record(status="dead", attempts=1, parked=True, last_error_code="NO_TOPIC")
+    behind = _record(seq=2)
+    assert sentences(behind, [head, behind], NOBODY)[-1] == ("What to do about NO_TOPIC: name a topic, then requeue.")
+    unrouted = _record(status="dead", attempts=1, parked=True, last_error_code="NO_ROUTE")
+    assert sentences(behind, [unrouted, behind], NOBODY)[-1].endswith("then requeue that one.")
 
 
 # ── what a stranger wrote ──
 
 
 def test_a_row_without_a_lane_gets_one_from_the_relay() -> None:
-    assert sentences(_record(lane=None), [], [Lane(0, 0, None, None)], [], NOON)[-1] == (
-        "It has no lane yet, and gets one from the relay: no relay is running, so start one with `postroom relay`."
-    )
+    assert sentences(_record(lane=None), [], RelaySnapshot(lanes=[Lane(0, 0, None, None)], relays=[], now=NOON))[
+        -1
+    ] == ("It has no lane yet, and gets one from the relay: no relay is running, so start one with `postroom relay`.")
 
 
 def test_a_dead_row_without_an_error_has_sentences_all_the_same() -> None:
     dead = _record(status="dead", attempts=6, settled_at=None, parked=False)
-    assert sentences(dead, [dead], [], [], NOON)[0] == "It died at an unknown time, after 6 tries: no error was kept."
+    assert sentences(dead, [dead], NOBODY)[0] == "It died at an unknown time, after 6 tries: no error was kept."
 
 
 def test_the_error_ends_in_one_full_stop() -> None:
     dead = _record(status="dead", attempts=2, settled_at=NOON, last_error_code="X", last_error="gone...")
-    assert sentences(dead, [dead], [], [], NOON)[0].endswith("after 2 tries: X: gone.")
+    assert sentences(dead, [dead], NOBODY)[0].endswith("after 2 tries: X: gone.")
 
 
 # ── helpers ──
@@ -452,7 +488,7 @@ async def _bury_first(store: Store) -> Relay:
 
 async def _one_other_lane(store: Store, now: datetime, *, but: UUID) -> None:
     """A relay that runs, and has yet to take the lane of this message."""
-    (record,) = await store.ops.find(Query(ids=[but]))
-    other = next(lane for lane in await store.lanes.all() if lane.lane != record.lane)
-    renewed = await store.lanes.renew("relay-a", {other.lane: other.epoch}, lease=timedelta(minutes=1), now=now)
+    (record,) = await store.find(Query(ids=[but]))
+    other = next(lane for lane in await store.lanes() if lane.lane != record.lane)
+    renewed = await store.renew("relay-a", {other.lane: other.epoch}, lease=timedelta(minutes=1), now=now)
     assert renewed == {other.lane}

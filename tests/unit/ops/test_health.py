@@ -21,6 +21,7 @@ from postroom.errors import ConfigError, PostroomError
 from postroom.ops import health
 from postroom.ops.health import Health, Readiness, ready
 from postroom.ops.health_port import HealthPort
+from postroom.ops.status import RelaySnapshot
 from postroom.stores.memory import MemoryStore
 from postroom.stores.memory.outbox import MemoryOutbox
 from postroom.stores.postgres import PostgresStore
@@ -235,7 +236,7 @@ def relay(seen: timedelta | None) -> RelayInfo:
 def test_an_owner_lives_while_its_lease_runs_and_it_is_heard_of(
     owned: Lane, known: list[RelayInfo], is_ready: bool
 ) -> None:
-    assert ready([owned], known, NOON).ok is is_ready
+    assert ready(RelaySnapshot(lanes=[owned], relays=known, now=NOON)).ok is is_ready
 
 
 @pytest.mark.parametrize("text", ["", "x", "8080x", "1.2.3.4", "host:", "70000", "[::1", "a b:80", "-1"])

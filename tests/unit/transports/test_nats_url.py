@@ -46,7 +46,7 @@ def test_what_stands_alone_before_the_at_is_a_token() -> None:
         ("nats://broker/ORDERS?subject=two words", "no NATS subject"),
         ("nats://broker/ORDERS?subject=a..b", "no NATS subject"),
         ("nats://broker/ORDERS?subject=a.>.b", "no NATS subject"),
-        ("nats://broker/ORDERS?ack_wait=soon", "is no duration"),
+        ("nats://broker/ORDERS?ack_wait=soon", "is not a valid duration"),
         ("nats://broker/ORDERS?ack_wait=10ms", "1s or more"),
         ("nats://broker/ORDERS?sync=never", "sync=always"),
         ("nats://broker/ORDERS?tls_ca=/ca.pem", "begin it with tls://"),

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from postroom.cli.notes import say
 from postroom.cli.session import Session
+from postroom.cli.stderr import say
 from postroom.config.tables import NAME_MAX, TableNames
 from postroom.contracts.store import Store
 from postroom.errors import SchemaMismatch

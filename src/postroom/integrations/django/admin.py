@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from django.contrib import admin, messages
-from django.utils import timezone
 
-from postroom.clock import utcnow
-from postroom.contracts.ops import Query
-from postroom.durations import format_duration
+from postroom.contracts.outbox import Query
 from postroom.errors import PostroomError
-from postroom.inbox.inbox import RETENTION_DEFAULT
-from postroom.integrations.django.conf import conf, store_url
+from postroom.integrations.django.addresses import store_url
+from postroom.integrations.django.conf import conf
 from postroom.integrations.django.models import OutboxMessage
+from postroom.ops.repair import Done, Refusal, apply, plan_requeue
 from postroom.ops.words import count
 from postroom.stores import open_store
 
@@ -49,27 +46,22 @@ class OutboxMessageAdmin(admin.ModelAdmin):
     @admin.action(description="Requeue the dead and failed", permissions=["requeue"])
     def requeue(self, request: Any, queryset: Any) -> None:
         """Put them back to pending, as `manage.py postroom requeue` does; not what inboxes have forgotten meanwhile."""
-        chosen = list(queryset.values_list("id", "created_at"))
-        if any(_is_forgotten(created_at) for _, created_at in chosen):
-            remembered = format_duration(RETENTION_DEFAULT)
-            why = f"Some are older than inboxes remember ({remembered}): `manage.py postroom requeue --force` if that is right."
-            self.message_user(request, why, messages.ERROR)
-            return
-        ids = [UUID(str(id_)) for id_, _ in chosen]
+        ids = [UUID(str(id_)) for id_ in queryset.values_list("id", flat=True)]
         try:
             done = asyncio.run(_requeue(store_url(queryset.db), ids))
         except PostroomError as exc:
             self.message_user(request, str(exc), messages.ERROR)
+            return
+        if isinstance(done, Refusal):
+            why = f"{done.why}: `manage.py postroom requeue --force` if that is right."
+            self.message_user(request, why, messages.ERROR)
         else:
-            self.message_user(request, f"Requeued {count(done, 'message')} of {len(ids)}.", messages.SUCCESS)
+            self.message_user(request, f"Requeued {count(done.count, 'message')} of {len(ids)}.", messages.SUCCESS)
 
 
-def _is_forgotten(created_at: datetime) -> bool:
-    """Could an inbox that handled it then handle it again?"""
-    moment = timezone.make_aware(created_at) if timezone.is_naive(created_at) else created_at
-    return utcnow() - moment > RETENTION_DEFAULT
-
-
-async def _requeue(url: str, ids: list[UUID]) -> int:
-    async with open_store(url, tables=conf().tables) as store:
-        return await store.ops.requeue(Query(ids=tuple(ids)))
+async def _requeue(url: str, ids: list[UUID]) -> Done | Refusal:
+    settings = conf()
+    remembered = settings.inbox_retention
+    async with open_store(url, tables=settings.tables) as store:
+        plan = await plan_requeue(store, Query(ids=tuple(ids)), remembered=remembered)
+        return plan if isinstance(plan, Refusal) else await apply(store, plan)

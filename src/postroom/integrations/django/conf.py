@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -11,6 +12,7 @@ from urllib.parse import quote, urlencode
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 
+from postroom.config.load import load_here
 from postroom.config.tables import TableNames
 from postroom.errors import ConfigError
 
@@ -27,6 +29,11 @@ class Conf:
     """What the tables' names start with."""
     wake: bool = True
     """Whether `put` tells an idle relay of the commit, on PostgreSQL; else the relay finds out at its next poll."""
+
+    @property
+    def inbox_retention(self) -> timedelta:
+        """For how long inboxes remember, as the `postroom.toml` or the environment says; ConfigError where that is wrong."""
+        return load_here(Path(self.config) if self.config else None, {}).inbox_retention
 
     @property
     def tables(self) -> TableNames:

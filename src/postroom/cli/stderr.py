@@ -1,7 +1,8 @@
-"""The log of a service, on stderr: the user's own lines and Postroom's, each with the time where no terminal shows it.
+"""What is said on stderr: an error, a note, the library's own warnings as notes, and the log of a service.
 
-Whoever sets up logging in their own module keeps what they set up: nothing is added then. A driver's lines are left out,
-unless `--log-level debug` asks for all: what they are about is told by Postroom.
+In the log the user's own lines stand beside Postroom's, each with the time where no terminal shows it. A user's module that
+sets up logging keeps what it set up: nothing is added then. A driver's lines are left out, unless `--log-level debug` asks for
+all: what they are about is told by Postroom.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from typing import Any
 
 import click
 
-from postroom.cli.notes import Notes
 from postroom.cli.output import printable
 
 LEVELS = ("debug", "info", "warning", "error")
@@ -44,9 +44,48 @@ log_level = click.option(
 )
 
 
+def say(text: str) -> None:
+    """Write one line on stderr, whatever is in the text."""
+    sys.stderr.write(f"{printable(' '.join(text.split()))}\n")
+
+
+def note(text: str) -> None:
+    """Tell something that is not an error."""
+    say(f"note: {text}")
+
+
+@contextmanager
+def showing_notes() -> Iterator[None]:
+    """Show each warning of the library once, as a note, while this lasts."""
+    handler, root = Notes(logging.WARNING), logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+
+
+class Notes(logging.Handler):
+    """It stands at the root, so that a driver's or asyncio's log lines, tracebacks among them, are swallowed here: what
+    they are about reaches the user as the error of the command."""
+
+    def __init__(self, level: int) -> None:
+        super().__init__(level)
+        self._shown: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # `init` tells of the SQLite defect, where there is still a choice; to say it at each `list` would be noise.
+        if record.name.partition(".")[0] != "postroom" or record.funcName == "warn_of_wal_reset_defect":
+            return
+        text = record.getMessage()
+        if text not in self._shown:
+            self._shown.add(text)
+            note(text)
+
+
 @contextmanager
 def logging_lines(level: str, *, scrub: Callable[[str], str] = str) -> Iterator[None]:
-    """Write log lines on stderr while this lasts, from this level on, where nobody else handles them."""
+    """Write log lines on stderr while this lasts, from this level on, unless the user's own logging handles them."""
     root, before = logging.getLogger(), logging.lastResort
     level_before = root.level
     notes = [handler for handler in root.handlers if isinstance(handler, Notes)]
