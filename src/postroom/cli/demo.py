@@ -13,8 +13,8 @@ from pathlib import Path
 
 import click
 
-from postroom.cli.notes import say
 from postroom.cli.session import Session
+from postroom.cli.stderr import say
 from postroom.demo.books import facts_of, plant, problems
 from postroom.demo.database import Database
 from postroom.demo.stage import Stage

@@ -12,11 +12,10 @@ import click
 from postroom.cli.options import store_options
 from postroom.cli.output import printable, write, write_json
 from postroom.cli.session import Session
-from postroom.errors import ConfigError, SchemaMismatch
+from postroom.errors import ConfigError
 from postroom.ops.explain import Explanation, explain_received
 from postroom.ops.explain import explain as explain_message
 from postroom.ops.lookup import id_or_head
-from postroom.stores import open_inbox_store
 
 
 @click.command(short_help="Say why a message is where it is, and what to do.")
@@ -50,9 +49,7 @@ async def _explain(session: Session, name: str) -> tuple[UUID, Explanation, Sequ
     async with session.store(reading=True) as store:
         id_ = await id_or_head(store, name)
         found = await explain_message(store, id_)
-    received: Sequence[str] = []
-    with suppress(ConfigError, SchemaMismatch):  # not every store has one
-        # Its tables are not checked again: what only reads may do so in newer ones.
-        async with open_inbox_store(session.url, tables=session.settings.tables) as inbox:
-            received = await explain_received(inbox, id_)
+        received: Sequence[str] = []
+        with suppress(ConfigError):  # not every store has an inbox
+            received = await explain_received(store.inbox, id_)
     return id_, found, received

@@ -57,8 +57,8 @@ def status(session: Session, as_json: bool) -> None:
 
 
 async def _counts(session: Session) -> Mapping[str, Mapping[DeliveryState, int]]:
-    async with session.inbox_store() as store:
-        return await store.counts()
+    async with session.store() as store:
+        return await store.inbox.counts()
 
 
 def _chosen(command: Any) -> Any:
@@ -131,8 +131,8 @@ def _list_known(session: Session, query: KnownQuery, *, as_json: bool) -> None:
 
 
 async def _known(session: Session, query: KnownQuery) -> Sequence[Known]:
-    async with session.inbox_store() as store:
-        return await store.known(query)
+    async with session.store() as store:
+        return await store.inbox.known(query)
 
 
 @inbox.command(short_help="Let dead messages be handled again.")
@@ -152,11 +152,11 @@ def requeue(session: Session, ids: tuple[UUID, ...], dry_run: bool, **wanted: An
 
 
 async def _requeue(session: Session, query: DeadQuery, *, dry_run: bool) -> int | Refusal:
-    async with session.inbox_store() as store:
-        plan = await plan_redelivery(store, query, look=dry_run)
+    async with session.store() as store:
+        plan = await plan_redelivery(store.inbox, query, look=dry_run)
         if isinstance(plan, Refusal):
             return plan
-        return len(plan.seen) if dry_run else await redeliver(store, plan)
+        return len(plan.seen) if dry_run else await redeliver(store.inbox, plan)
 
 
 COLUMNS = [
@@ -201,8 +201,8 @@ def _cells(dead: DeadDelivery) -> list[str]:
 
 
 async def _find(session: Session, query: DeadQuery) -> Sequence[DeadDelivery]:
-    async with session.inbox_store() as store:
-        return await store.dead(query)
+    async with session.store() as store:
+        return await store.inbox.dead(query)
 
 
 def _object(dead: DeadDelivery, *, payload: bool) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from postroom.cli.options import before_now, store_options, whole_type
 from postroom.cli.output import printable, write, write_json
 from postroom.cli.rendering import as_json_object, write_records
 from postroom.cli.session import Session
-from postroom.contracts.outbox import OPEN, SETTLED, Query
+from postroom.contracts.ops import OPEN, SETTLED, Query
 from postroom.ops.lookup import Listing, newest
 from postroom.ops.remedies import remedies
 

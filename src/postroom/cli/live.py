@@ -16,7 +16,7 @@ from rich.text import Text
 from postroom.cli.output import printable, rough
 from postroom.cli.progress import Tally
 from postroom.clock import monotonic
-from postroom.contracts.outbox import Store
+from postroom.contracts.store import Store
 from postroom.errors import StoreError
 from postroom.events import Event
 from postroom.ops.status import StatusSnapshot, look

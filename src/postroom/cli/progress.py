@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from postroom.cli.output import printable, write
 from postroom.clock import monotonic
-from postroom.contracts.outbox import Store
+from postroom.contracts.store import Store
 from postroom.events import Event, LanesLost, LanesReleased, LanesTaken, MessageBuried, RoutePaused, RouteResumed
 from postroom.ops.rates import RelayTotals
 from postroom.ops.words import count

@@ -19,7 +19,7 @@ from postroom.cli.progress import Tally, view_of
 from postroom.cli.session import Session
 from postroom.cli.signals import Ending
 from postroom.cli.stderr import log_level, logging_lines, note
-from postroom.contracts.outbox import Store
+from postroom.contracts.store import Store
 from postroom.events import Listeners
 from postroom.ops.health import Health, Readiness
 from postroom.ops.health_port import HealthPort

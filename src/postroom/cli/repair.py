@@ -16,7 +16,8 @@ from postroom.cli.rendering import write_records
 from postroom.cli.session import Run, Session
 from postroom.cli.stderr import say
 from postroom.config.values import INBOX_RETENTION_DEFAULT
-from postroom.contracts.outbox import Progress, Query, Status, Store
+from postroom.contracts.ops import Progress, Query, Status
+from postroom.contracts.store import Store
 from postroom.durations import format_duration
 from postroom.ops.lookup import bounds, ids_of
 from postroom.ops.repair import DISCARD, REQUEUE, Deed, Done, Plan, Refusal, apply, plan_discard, plan_requeue

@@ -14,10 +14,9 @@ import click
 from postroom.cli.stderr import note
 from postroom.config.load import CONFIG, load_here, unknown_variables
 from postroom.config.values import Settings
-from postroom.contracts.inbox import InboxStore
-from postroom.contracts.outbox import Store
+from postroom.contracts.store import Store
 from postroom.errors import SchemaMismatch
-from postroom.stores import must_exist, open_inbox_store, open_store
+from postroom.stores import must_exist, open_store
 from postroom.urls import HIDDEN, redact, secrets_in
 
 Found = TypeVar("Found")
@@ -71,7 +70,7 @@ class Session:
             if not store.capabilities.durable:
                 note(f"{self.shown_url} is empty now, and gone when this command ends.")
             try:
-                await store.check()
+                await store.schema.check()
             except SchemaMismatch as exc:
                 if not reading or exc.facts.get("version", 0) <= exc.facts.get("needed", 0):
                     raise
@@ -89,15 +88,6 @@ class Session:
                 yield runner.run, runner.run(stack.enter_async_context(self.store()))
             finally:
                 runner.run(stack.aclose())
-
-    @asynccontextmanager
-    async def inbox_store(self) -> AsyncIterator[InboxStore]:
-        """The inbox's side of the store, open, with the tables that this Postroom needs; else SchemaMismatch."""
-        opened = open_inbox_store(self.url, tables=self.settings.tables)
-        must_exist(self.url)
-        async with opened as inbox:
-            await inbox.check()
-            yield inbox
 
     def worded(self, sentence: str) -> str:
         """An error's sentence, in the words of where the command line is run."""

@@ -12,7 +12,8 @@ import click
 from postroom.cli.options import store_options
 from postroom.cli.output import Column, printable, rough, write, write_json, write_table
 from postroom.cli.session import Session
-from postroom.contracts.outbox import OPEN, SETTLED, RelayInfo, Status
+from postroom.contracts.lanes import RelayInfo
+from postroom.contracts.ops import OPEN, SETTLED, Status
 from postroom.message import rfc3339
 from postroom.ops.status import RelayShare, RelayState, StatusSnapshot, look
 

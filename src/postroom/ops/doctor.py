@@ -10,8 +10,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Literal
 
-from postroom.contracts.inbox import DeadQuery, DeliveryState, InboxStore
-from postroom.contracts.outbox import Query, Store
+from postroom.contracts.inbox import DeadQuery, DeliveryState
+from postroom.contracts.ops import Query
+from postroom.contracts.store import Store
 from postroom.errors import ConfigError, MissingDependency, PostroomError, StoreError
 from postroom.ops.health import ready
 from postroom.ops.remedies import Failure, remedies
@@ -55,11 +56,7 @@ async def examine_broker(role: Literal["to", "from"], url: str) -> Finding:
         return Finding(role=role, url=shown, found=[str(exc)])
 
 
-async def examine_store(
-    url: str,
-    store: AbstractAsyncContextManager[Store],
-    inbox: Callable[[], AbstractAsyncContextManager[InboxStore]],
-) -> Finding:
+async def examine_store(url: str, store: AbstractAsyncContextManager[Store]) -> Finding:
     """What weakens a promise at this store. One that is away, or has not the tables, is a finding."""
     found: list[str] = []
     try:
@@ -67,7 +64,7 @@ async def examine_store(
             found += await _of_kind(opened, url)
             state = await look(opened)
             found += judge(state, await _failures(opened) if state.dead else [])
-        found += await _received(inbox)
+            found += await _received(opened)
     except (StoreError, MissingDependency) as exc:
         found.append(str(exc))
     return Finding(role="store", url=redact(url), found=found)
@@ -82,21 +79,21 @@ async def _of_kind(store: Store, url: str) -> Sequence[str]:
 
 async def _failures(store: Store) -> Sequence[Failure]:
     """The codes of the newest dead messages, each with its text."""
-    dead = await store.find(Query(status="dead", limit=DEAD_READ))
+    dead = await store.ops.find(Query(status="dead", limit=DEAD_READ))
     return [(record.last_error_code, record.last_error) for record in dead]
 
 
-async def _received(inbox: Callable[[], AbstractAsyncContextManager[InboxStore]]) -> Sequence[str]:
+async def _received(store: Store) -> Sequence[str]:
     """What is wrong with its inboxes; nothing where this kind of store can have none."""
     try:
-        async with inbox() as opened:
-            counts = await opened.counts()
-            if not any(outcomes.get("dead") for outcomes in counts.values()):
-                return []
-            dead = await opened.dead(DeadQuery(requeued=False, limit=DEAD_READ))
-            return judge_inbox(counts, [(each.code, each.error) for each in dead])
+        inbox = store.inbox
     except ConfigError:
         return []
+    counts = await inbox.counts()
+    if not any(outcomes.get("dead") for outcomes in counts.values()):
+        return []
+    dead = await inbox.dead(DeadQuery(requeued=False, limit=DEAD_READ))
+    return judge_inbox(counts, [(each.code, each.error) for each in dead])
 
 
 def judge(state: StatusSnapshot, failures: Sequence[Failure] = ()) -> list[str]:

@@ -11,7 +11,9 @@ from uuid import UUID
 
 from postroom.clock import utcnow
 from postroom.contracts.inbox import UNFINISHED, InboxStore, Known, KnownQuery
-from postroom.contracts.outbox import OPEN, Lane, Query, Record, RelayInfo, Status, Store
+from postroom.contracts.lanes import Lane, RelayInfo
+from postroom.contracts.ops import OPEN, Query, Record, Status
+from postroom.contracts.store import Store
 from postroom.ops.remedies import advice
 from postroom.ops.status import RelaySnapshot, look_at_relays
 from postroom.ops.words import at, count, error, ordinal, when
@@ -35,7 +37,7 @@ async def explain(store: Store, message_id: UUID, *, now: datetime | None = None
     """Say why this message is where it is, and what to do.
 
     What stands in the way is read after the message itself: of an outbox that moves meanwhile, it tells the moment."""
-    found = await store.find(Query(ids=[message_id]))
+    found = await store.ops.find(Query(ids=[message_id]))
     if not found:
         return Explanation([_unknown(message_id)], None)
     (record,) = found
@@ -54,7 +56,7 @@ async def _of_key(store: Store, record: Record) -> Sequence[Record]:
     if key is None or record.status not in IN_THE_WAY:
         return [record]
     # By seq: one that moves on between two of these questions is answered twice.
-    found = {each.seq: each for status in IN_THE_WAY for each in await store.find(Query(key=key, status=status))}
+    found = {each.seq: each for status in IN_THE_WAY for each in await store.ops.find(Query(key=key, status=status))}
     return [found[seq] for seq in sorted(found)]
 
 

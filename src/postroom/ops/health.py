@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from postroom.clock import monotonic
-from postroom.contracts.outbox import Store
+from postroom.contracts.store import Store
 from postroom.durations import format_duration
 from postroom.errors import StoreError
 from postroom.ops.status import RelaySnapshot, look_at_relays

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from postroom.contracts.outbox import OPEN, Query, Record, Status, Store
+from postroom.contracts.ops import OPEN, Query, Record, Status
+from postroom.contracts.store import Store
 from postroom.errors import PostroomError
 
 PREFIX_MIN = 4
@@ -63,7 +64,7 @@ async def id_or_head(store: Store, text: str) -> UUID:
 async def _one_of(store: Store, text: str, first: UUID, last: UUID) -> UUID:
     if first == last:
         return first
-    found = await store.ids_between(first, last, limit=SHOWN + 1)
+    found = await store.ops.ids_between(first, last, limit=SHOWN + 1)
     if not found:
         raise PostroomError(f"No message has an id that begins with {text}; `postroom list` shows what is here.")
     if len(found) > 1:
@@ -75,10 +76,10 @@ async def _one_of(store: Store, text: str, first: UUID, last: UUID) -> UUID:
 
 async def _head(store: Store, key: str) -> UUID | None:
     """The oldest message of the key that is dead or open: what the others wait for. Else its newest."""
-    waiting = [each for status in HEADS for each in await store.find(Query(key=key, status=status))]
+    waiting = [each for status in HEADS for each in await store.ops.find(Query(key=key, status=status))]
     if waiting:
         return min(waiting, key=lambda record: record.seq).message.id
-    newest = await store.find(Query(key=key, limit=1))
+    newest = await store.ops.find(Query(key=key, limit=1))
     return newest[0].message.id if newest else None
 
 
@@ -96,14 +97,14 @@ class Listing:
 async def newest(store: Store, query: Query) -> Listing:
     """Find the messages that the query names, and whether its limit cut the list."""
     if query.limit is None:
-        return Listing(await store.find(query))
+        return Listing(await store.ops.find(query))
     # One more than asked for tells whether there are more.
-    records = await store.find(replace(query, limit=query.limit + 1))
+    records = await store.ops.find(replace(query, limit=query.limit + 1))
     if len(records) <= query.limit:
         return Listing(records)
     if query != Query(status=query.status, limit=query.limit):
         # Counting these would read them all.
         return Listing(records[1:], is_cut=True)
-    by_status = (await store.counts()).by_status
+    by_status = (await store.ops.counts()).by_status
     total = sum(by_status.values()) if query.status is None else by_status[query.status]
     return Listing(records[1:], is_cut=True, total=total)

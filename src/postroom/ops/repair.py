@@ -20,7 +20,8 @@ from uuid import UUID
 
 from postroom.clock import utcnow
 from postroom.contracts.inbox import DeadDelivery, DeadQuery, InboxStore
-from postroom.contracts.outbox import Progress, Query, Record, Status, Store
+from postroom.contracts.ops import Progress, Query, Record, Status
+from postroom.contracts.store import Store
 from postroom.durations import format_duration
 from postroom.ops.words import count
 
@@ -141,8 +142,8 @@ async def apply(store: Store, plan: Plan, *, told: Progress | None = None) -> Do
     if plan.query is None:
         return Done(plan, 0)
     if plan.deed.verb == "requeue":
-        return Done(plan, await store.requeue(plan.query, told=told))
-    return Done(plan, await store.discard(plan.query, told=told))
+        return Done(plan, await store.ops.requeue(plan.query, told=told))
+    return Done(plan, await store.ops.discard(plan.query, told=told))
 
 
 def _refused_choice(query: Query) -> Refusal | None:
@@ -163,7 +164,7 @@ def _refused_as_forgotten(forgotten: Sequence[Record], remembered: timedelta) ->
 async def _read(store: Store, query: Query) -> Sequence[Record]:
     """What the query names, a page at a time, and without the bodies: there may be a great many."""
     pages, before = list[Sequence[Record]](), query.before
-    while page := await store.find(replace(query, before=before, limit=PAGE)):
+    while page := await store.ops.find(replace(query, before=before, limit=PAGE)):
         pages.append([replace(record, message=record.message.replace(body=None)) for record in page])
         before = page[0].seq
         if len(page) < PAGE:

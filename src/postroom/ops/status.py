@@ -14,7 +14,9 @@ from typing import Literal, TypeAlias
 
 from postroom.clock import utcnow
 from postroom.config.values import RelayConfig
-from postroom.contracts.outbox import OPEN, Counts, Lane, RelayInfo, Store
+from postroom.contracts.lanes import Lane, RelayInfo
+from postroom.contracts.ops import OPEN, Counts
+from postroom.contracts.store import Store
 from postroom.relay.presence import gone_among
 
 SILENT_AFTER = 2 / 3
@@ -144,7 +146,7 @@ class StatusSnapshot(RelaySnapshot):
 async def look(store: Store, *, patience: timedelta = PATIENCE, now: datetime | None = None) -> StatusSnapshot:
     """Ask the store for its state. *now* is the moment to judge relays by; it defaults to the present one."""
     sending = await look_at_relays(store, patience=patience, now=now)
-    counts = await store.counts(now=now)
+    counts = await store.ops.counts(now=now)
     return StatusSnapshot(
         counts=counts,
         lanes=sending.lanes,
@@ -158,5 +160,5 @@ async def look(store: Store, *, patience: timedelta = PATIENCE, now: datetime | 
 async def look_at_relays(store: Store, *, patience: timedelta = PATIENCE, now: datetime | None = None) -> RelaySnapshot:
     """Ask the store for its lanes and relays alone: counting messages costs more, and a probe must cost nothing."""
     # The lanes first: a relay that comes in between is then one without lanes, and not an owner that is on no record.
-    lanes, relays = await store.lanes(), await store.relays()
+    lanes, relays = await store.lanes.all(), await store.lanes.relays()
     return RelaySnapshot(lanes=lanes, relays=relays, now=now or utcnow(), gone=gone_among(relays), patience=patience)

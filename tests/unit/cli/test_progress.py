@@ -18,7 +18,8 @@ from tests.unit.cli.terminal import on_a_terminal, plain
 
 from postroom.cli.live import ASK_SHARE, LiveView, Seen, draw
 from postroom.cli.progress import DEAD_LETTERS_MAX, LogView, Tally, view_of
-from postroom.contracts.outbox import Counts, Lane
+from postroom.contracts.lanes import Lane
+from postroom.contracts.ops import Counts
 from postroom.errors import StoreUnavailable
 from postroom.events import (
     BatchSettled,
@@ -33,6 +34,7 @@ from postroom.events import (
 )
 from postroom.ops.status import StatusSnapshot
 from postroom.stores.memory import MemoryStore
+from postroom.stores.memory.outbox import MemoryOutbox
 from postroom.testing.contracts._case import NOON
 
 ID = UUID("018f2c5e-7c1a-7b3e-9d53-2f1f0a6f4c11")
@@ -235,7 +237,7 @@ def test_the_view_fits_any_terminal(width: int) -> None:
     assert len(drawn(tally, Seen(), width)) == 5
 
 
-class Slow(MemoryStore):
+class Slow(MemoryOutbox):
     """Takes its time to count, by a clock of its own."""
 
     asked = 0
@@ -258,7 +260,7 @@ def test_a_store_that_is_slow_is_asked_seldom(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr("postroom.cli.live.monotonic", lambda: next(ticks))
     monkeypatch.setattr("postroom.cli.live.asyncio.sleep", pause)
-    store = Slow()
+    store = MemoryStore(Slow())
     view = LiveView(Tally(), store)
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(view._ask())

@@ -13,7 +13,8 @@ import pytest
 from tests.unit.cli.running import Desk, Outcome
 
 from postroom.cli.repair import counting
-from postroom.contracts.outbox import Buried, Published, Retry, Status, Verdict
+from postroom.contracts.ops import Status
+from postroom.contracts.outbox import Buried, Published, Retry, Verdict
 from postroom.message import Message
 from postroom.ops.repair import REQUEUE
 from postroom.stores import open_store
@@ -37,7 +38,7 @@ async def _fill(desk: Desk, statuses: Sequence[Status]) -> list[str]:
     messages = [Message(("a.first", SECOND_TYPE)[at % 2], key=f"k{at}") for at in range(len(statuses))]
     wanted = {message.id: status for message, status in zip(messages, statuses, strict=True)}
     async with open_store(f"sqlite:///{desk.folder}/shop.db") as store:
-        await store.put(messages)
+        await store.outbox.put(messages)
         relay = await a_relay(store)
         claims = await relay.claim()
         every = [claimed for claim in claims for claimed in claim.messages]
@@ -211,7 +212,7 @@ from postroom import Message, open_store
 from postroom.cli import main
 async def put():
     async with open_store("sqlite:///shop.db") as store:
-        await store.put([Message("a.late")])
+        await store.outbox.put([Message("a.late")])
 def answer(*_, **__):
     asyncio.run(put())
     return True

@@ -11,7 +11,10 @@ from uuid import UUID
 import pytest
 
 from postroom.codes import CODES, WAITS, Code
-from postroom.contracts.outbox import Buried, Expired, Lane, Query, Record, RelayInfo, Retry, Status, Store
+from postroom.contracts.lanes import Lane, RelayInfo
+from postroom.contracts.ops import Query, Record, Status
+from postroom.contracts.outbox import Buried, Expired, Retry
+from postroom.contracts.store import Store
 from postroom.message import Message
 from postroom.ops.explain import explain, sentences
 from postroom.ops.status import RelaySnapshot
@@ -40,14 +43,14 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     if request.param == "postgres":
         opened = PostgresStore(request.getfixturevalue("postgres_database"))
     async with opened:
-        await opened.migrate()
+        await opened.schema.migrate()
         yield opened
 
 
 async def put(store: Store, *keys: str | None, **fields: Any) -> list[UUID]:
     messages = [a_message(key=key, **fields) for key in keys]
     for message in messages:
-        await store.put([message])
+        await store.outbox.put([message])
     return [message.id for message in messages]
 
 
@@ -155,7 +158,7 @@ async def test_a_discarded_message_says_who_did_it_and_whether_it_was_tried(stor
     claims = await relay.claim()
     seq = next(each.seq for claim in claims for each in claim.messages if each.message.id == tried)
     await relay.settle_each(claims, {seq: TIMEOUT})
-    await store.discard(Query(ids=[tried, untried]), now=NOON)
+    await store.ops.discard(Query(ids=[tried, untried]), now=NOON)
     gone = f"A person discarded it at {AT_NOON}: it will not be sent."
     assert await told(store, untried) == [gone]
     assert await told(store, tried) == [
@@ -191,7 +194,7 @@ async def test_the_next_in_line_names_the_relay_that_will_send_it(store: Store) 
 async def test_a_relay_on_record_is_called_by_its_name(store: Store) -> None:
     (id,) = await put(store, "a")
     await a_relay(store, "shop#1")
-    await store.join(RelayInfo(owner="shop#1", name="shop", host="host-1"), now=NOON)
+    await store.lanes.join(RelayInfo(owner="shop#1", name="shop", host="host-1"), now=NOON)
     assert "owned by relay shop (shop#1) on host-1 until" in (await told(store, id))[-1]
 
 
@@ -216,9 +219,9 @@ async def test_a_lane_whose_lease_ran_out_asks_for_a_relay(store: Store) -> None
 async def test_a_free_lane_is_left_to_a_relay_that_runs(store: Store) -> None:
     (id,) = await put(store, "a")
     relay = await a_relay(store)
-    (record,) = await store.find(Query(ids=[id]))
+    (record,) = await store.ops.find(Query(ids=[id]))
     assert record.lane is not None
-    await store.release("relay-a", {record.lane: relay.lanes[record.lane]})
+    await store.lanes.release("relay-a", {record.lane: relay.lanes[record.lane]})
     assert (await told(store, id))[-1] == "Its lane, N, has no owner: a running relay will take it over."
 
 
@@ -233,7 +236,7 @@ async def test_one_behind_a_parked_key_names_the_dead_head_and_the_commands_to_t
             f"or `postroom discard {dead}` to give it up."
         ),
     ]
-    await store.requeue(Query(ids=[dead]), now=NOON)
+    await store.ops.requeue(Query(ids=[dead]))
     assert "It waits its turn: 1 earlier message of its key goes first." in await told(store, behind)
 
 
@@ -335,14 +338,14 @@ async def test_a_message_that_met_a_broker_that_was_away_has_spent_no_attempt(st
         f"Its next try is due at {IN_30S}, and its key waits with it.",
     ]
     assert f"It waits behind {id} of its key" in (await told(store, behind))[1]
-    (record,) = await store.find(Query(ids=[id]))
+    (record,) = await store.ops.find(Query(ids=[id]))
     assert (record.status, record.attempts, record.last_error_code) == ("pending", 0, "CONNECT_FAILED")
 
 
 async def test_a_message_in_flight_at_a_relay_that_fell_silent_says_when_another_takes_over(store: Store) -> None:
     (id,) = await put(store, "a")
     relay = await a_relay(store)
-    await store.join(RelayInfo(owner="relay-a", name="relay-a"), now=NOON)
+    await store.lanes.join(RelayInfo(owner="relay-a", name="relay-a"), now=NOON)
     await relay.claim()
     assert await told(store, id, now=NOON + 50 * SECOND) == [
         (
@@ -355,7 +358,7 @@ async def test_a_message_in_flight_at_a_relay_that_fell_silent_says_when_another
 async def test_a_message_in_the_lane_of_a_silent_relay_waits_for_its_lease_and_is_told_so(store: Store) -> None:
     (id,) = await put(store, "a")
     await a_relay(store)
-    await store.join(RelayInfo(owner="relay-a", name="relay-a"), now=NOON)
+    await store.lanes.join(RelayInfo(owner="relay-a", name="relay-a"), now=NOON)
     assert (await told(store, id, now=NOON + 10 * SECOND))[1] == TURN
     assert await told(store, id, now=NOON + 50 * SECOND) == [
         "It is pending.",
@@ -488,7 +491,7 @@ async def _bury_first(store: Store) -> Relay:
 
 async def _one_other_lane(store: Store, now: datetime, *, but: UUID) -> None:
     """A relay that runs, and has yet to take the lane of this message."""
-    (record,) = await store.find(Query(ids=[but]))
-    other = next(lane for lane in await store.lanes() if lane.lane != record.lane)
-    renewed = await store.renew("relay-a", {other.lane: other.epoch}, lease=timedelta(minutes=1), now=now)
+    (record,) = await store.ops.find(Query(ids=[but]))
+    other = next(lane for lane in await store.lanes.all() if lane.lane != record.lane)
+    renewed = await store.lanes.renew("relay-a", {other.lane: other.epoch}, lease=timedelta(minutes=1), now=now)
     assert renewed == {other.lane}

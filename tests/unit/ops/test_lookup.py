@@ -8,7 +8,9 @@ from uuid import UUID
 
 import pytest
 
-from postroom.contracts.outbox import Buried, Query, Store
+from postroom.contracts.ops import Query
+from postroom.contracts.outbox import Buried
+from postroom.contracts.store import Store
 from postroom.errors import PostroomError
 from postroom.ops.lookup import id_or_head, ids_of, newest
 from postroom.stores.memory import MemoryStore
@@ -22,12 +24,12 @@ FIRST, SECOND = (UUID(f"01890000-0000-7000-{group}-000000000001") for group in (
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
     opened: Store = MemoryStore() if request.param == "memory" else SQLiteStore(tmp_path / "post.db")
     async with opened:
-        await opened.migrate()
+        await opened.schema.migrate()
         yield opened
 
 
 async def test_ids_are_named_by_their_beginning_each_once(store: Store) -> None:
-    await store.put([a_message(id=FIRST), a_message(id=SECOND)])
+    await store.outbox.put([a_message(id=FIRST), a_message(id=SECOND)])
     assert await ids_of(store, ["01890000-0000-7000-8", str(FIRST), str(SECOND).upper()]) == [FIRST, SECOND]
 
 
@@ -40,7 +42,7 @@ async def test_ids_are_named_by_their_beginning_each_once(store: Store) -> None:
     ],
 )
 async def test_a_text_that_names_no_message_or_several_is_refused(store: Store, text: str, said: str) -> None:
-    await store.put([a_message(id=FIRST), a_message(id=SECOND)])
+    await store.outbox.put([a_message(id=FIRST), a_message(id=SECOND)])
     with pytest.raises(PostroomError, match=said):
         await ids_of(store, [text])
 
@@ -52,7 +54,7 @@ async def test_a_whole_id_is_taken_as_it_is(store: Store) -> None:
 
 async def test_a_key_names_the_message_that_the_others_wait_for(store: Store) -> None:
     messages = [a_message(key="order-7") for _ in range(3)]
-    await store.put(messages)
+    await store.outbox.put(messages)
     assert await id_or_head(store, "order-7") == messages[0].id
     relay = await a_relay(store)
     await relay.settle(await relay.claim(limit=1))
@@ -63,7 +65,7 @@ async def test_a_key_names_the_message_that_the_others_wait_for(store: Store) ->
 
 
 async def test_a_list_that_is_cut_says_so_and_how_many_there_are_where_that_is_cheap(store: Store) -> None:
-    await store.put([a_message(type="a", key=str(number)) for number in range(5)])
+    await store.outbox.put([a_message(type="a", key=str(number)) for number in range(5)])
     everything = await newest(store, Query(limit=2))
     assert ([each.message.key for each in everything.records], everything.is_cut, everything.total) == (
         ["3", "4"],

@@ -12,7 +12,9 @@ import pytest
 
 from postroom.clock import utcnow
 from postroom.contracts.inbox import DeadDelivery, DeadQuery
-from postroom.contracts.outbox import Buried, Progress, Published, Query, Record, Retry, Status, Store, Verdict
+from postroom.contracts.ops import Progress, Query, Record, Status
+from postroom.contracts.outbox import Buried, Published, Retry, Verdict
+from postroom.contracts.store import Store
 from postroom.ops.repair import (
     PAGE,
     DeliveryPlan,
@@ -26,6 +28,7 @@ from postroom.ops.repair import (
     redeliver,
 )
 from postroom.stores.memory import MemoryStore
+from postroom.stores.memory.outbox import MemoryOutbox
 from postroom.stores.sqlite import SQLiteStore
 from postroom.testing.contracts._case import MINUTE, a_message, a_relay
 
@@ -38,7 +41,7 @@ VERDICTS: dict[Status, Verdict] = {"dead": Buried("X"), "failed": Retry(MINUTE, 
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
     opened: Store = MemoryStore() if request.param == "memory" else SQLiteStore(tmp_path / "post.db")
     async with opened:
-        await opened.migrate()
+        await opened.schema.migrate()
         yield opened
 
 
@@ -46,7 +49,7 @@ async def fill(store: Store, *statuses: Status) -> list[UUID]:
     """A message of each status, each with a key of its own; their ids."""
     messages = [a_message(key=f"k{number}") for number in range(len(statuses))]
     wanted = {message.id: status for message, status in zip(messages, statuses, strict=True)}
-    await store.put(messages)
+    await store.outbox.put(messages)
     relay = await a_relay(store)
     claims = await relay.claim(limit=len(messages))
     every = [claimed for claim in claims for claimed in claim.messages]
@@ -57,7 +60,7 @@ async def fill(store: Store, *statuses: Status) -> list[UUID]:
 
 
 async def statuses(store: Store) -> list[Status]:
-    return [record.status for record in await store.find(Query())]
+    return [record.status for record in await store.ops.find(Query())]
 
 
 async def requeue_planned(store: Store, query: Query, **options: Any) -> Plan:
@@ -72,7 +75,7 @@ async def discard_planned(store: Store, query: Query, **options: Any) -> Plan:
     return found
 
 
-class Counting(MemoryStore):
+class Counting(MemoryOutbox):
     """Counts how many messages it was asked to read."""
 
     read = 0
@@ -117,7 +120,7 @@ async def test_a_plan_changes_nothing(store: Store) -> None:
 
 
 async def test_many_are_read_a_page_at_a_time_oldest_first_and_without_their_bodies(store: Store) -> None:
-    await store.put([a_message(key=f"k{number}", data=number) for number in range(2 * PAGE + 1)])
+    await store.outbox.put([a_message(key=f"k{number}", data=number) for number in range(2 * PAGE + 1)])
     seen = (await discard_planned(store, Query(status="pending"), look=True)).seen
     assert [record.seq for record in seen] == sorted({record.seq for record in seen})
     assert len(seen) == 2 * PAGE + 1
@@ -125,7 +128,8 @@ async def test_many_are_read_a_page_at_a_time_oldest_first_and_without_their_bod
 
 
 async def test_messages_are_read_once_and_only_where_a_rule_or_a_person_asks() -> None:
-    async with Counting() as store:
+    counting = Counting()
+    async with MemoryStore(counting) as store:
         (dead,) = await fill(store, "dead")
         for query, remembered, look, read in [
             (Query(status="dead"), None, False, 0),
@@ -133,12 +137,12 @@ async def test_messages_are_read_once_and_only_where_a_rule_or_a_person_asks() -
             (Query(status="dead"), MONTH, True, 1),
             (Query(ids=[dead]), MONTH, False, 1),
         ]:
-            store.read = 0
+            counting.read = 0
             await requeue_planned(store, query, remembered=remembered, look=look)
-            assert store.read == read, (query, remembered, look)
-        store.read = 0
+            assert counting.read == read, (query, remembered, look)
+        counting.read = 0
         done = await apply(store, await discard_planned(store, Query(status="dead")))
-        assert (done.count, store.read) == (1, 0)
+        assert (done.count, counting.read) == (1, 0)
 
 
 # ── doing it ──
@@ -155,7 +159,7 @@ async def test_what_was_planned_is_done(store: Store) -> None:
 async def test_what_moved_between_the_plan_and_the_deed_is_told(store: Store) -> None:
     dead, other = await fill(store, "dead", "dead")
     plan = await requeue_planned(store, Query(ids=(dead, other)))
-    await store.discard(Query(ids=[dead]))
+    await store.ops.discard(Query(ids=[dead]))
     done = await apply(store, plan)
     assert (done.count, done.is_all, done.moved_meanwhile) == (1, False, True)
     assert await statuses(store) == ["discarded", "pending"]
@@ -164,7 +168,7 @@ async def test_what_moved_between_the_plan_and_the_deed_is_told(store: Store) ->
 async def test_an_exact_plan_is_about_the_messages_that_were_seen(store: Store) -> None:
     await fill(store, "pending")
     plan = await discard_planned(store, Query(status="pending"), exactly=True)
-    await store.put([a_message(key="late")])
+    await store.outbox.put([a_message(key="late")])
     assert (await apply(store, plan)).count == 1
     assert await statuses(store) == ["discarded", "pending"]
 
@@ -220,7 +224,7 @@ async def test_an_old_message_that_cannot_be_requeued_anyway_refuses_nothing(sto
 
 async def test_an_old_message_that_dies_after_the_look_is_left_alone(store: Store) -> None:
     (pending,) = await fill(store, "pending")
-    (record,) = await store.find(Query(ids=[pending]))
+    (record,) = await store.ops.find(Query(ids=[pending]))
     plan = await requeue_planned(store, Query(status="dead"), now=record.created_at + MONTH + MINUTE)
     relay = await a_relay(store, "late", now=_past(record))
     await relay.settle(await relay.claim(now=_past(record)), Buried("X"), now=_past(record))

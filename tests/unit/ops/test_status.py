@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
-from postroom.contracts.outbox import Buried, Counts, Lane, RelayInfo, Store
+from postroom.contracts.lanes import Lane, RelayInfo
+from postroom.contracts.ops import Counts
+from postroom.contracts.outbox import Buried
+from postroom.contracts.store import Store
 from postroom.ops.status import RelayShare, RelaySnapshot, StatusSnapshot, look, look_at_relays
 from postroom.stores.memory import MemoryStore
 from postroom.stores.sqlite import SQLiteStore
@@ -20,7 +23,7 @@ from postroom.testing.contracts._case import LEASE, MINUTE, NOON, SECOND, a_mess
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
     opened: Store = MemoryStore() if request.param == "memory" else SQLiteStore(tmp_path / "post.db")
     async with opened:
-        await opened.migrate()
+        await opened.schema.migrate()
         yield opened
 
 
@@ -40,9 +43,9 @@ def sending(lanes: list[Lane], *relays: RelayInfo, **options: Any) -> RelaySnaps
 
 
 async def test_one_look_has_the_messages_the_lanes_and_the_relays(store: Store) -> None:
-    await store.put([a_message(key="a"), a_message(key="a"), a_message(key="b")])
+    await store.outbox.put([a_message(key="a"), a_message(key="a"), a_message(key="b")])
     at_work = await a_relay(store)
-    await store.join(relay("relay-a"), now=NOON)
+    await store.lanes.join(relay("relay-a"), now=NOON)
     await at_work.settle(await at_work.claim(limit=1), Buried("HTTP_422", "no"))
     state = await look(store, now=NOON)
     assert (state.open, state.counts.parked, state.waiting, state.dead) == (2, 1, 1, 1)

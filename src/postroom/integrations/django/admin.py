@@ -8,10 +8,9 @@ from uuid import UUID
 
 from django.contrib import admin, messages
 
-from postroom.contracts.outbox import Query
+from postroom.contracts.ops import Query
 from postroom.errors import PostroomError
-from postroom.integrations.django.addresses import store_url
-from postroom.integrations.django.conf import conf
+from postroom.integrations.django.conf import conf, store_url
 from postroom.integrations.django.models import OutboxMessage
 from postroom.ops.repair import Done, Refusal, apply, plan_requeue
 from postroom.ops.words import count

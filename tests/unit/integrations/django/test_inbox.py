@@ -10,7 +10,7 @@ HANDLE = """if True:
     from postroom import Message, open_store
     from postroom.errors import StoreUnavailable
     from postroom.inbox.handling import Handling
-    from postroom.integrations.django.addresses import store_url
+    from postroom.integrations.django.conf import store_url
     from postroom.integrations.django.inbox import DjangoStore
     from postroom.integrations.django.models import OutboxMessage
     from postroom.config.tables import TableNames
