@@ -5,9 +5,11 @@
         ┌──────────────────────────────┐        ┌──────────────────────────────────────────────┐
         │ renew ─▶ take or hand over   │        │ claim ─▶ publish ─▶ verdicts ─▶ settle       │
         └──────────────────────────────┘        └──────────────────────────────────────────────┘
-               heartbeat.py                          relay.py      sender.py   verdict.py
+               heartbeat.py                 claims.py   sender.py   verdict.py   settler.py
                         └─────────── owned_lanes.py: my lanes, until when ───────────┘
 ```
+
+`relay.py` is the loop: it takes a batch from `claims.py`, gives it a task, and has it sent and settled there.
 
 A relay owns lanes by lease, and sends only what it claimed in lanes it holds. It keeps a deadline per lane by its own
 monotonic clock, taken before each renewing call, and starts no send that could outlast it: a relay that slept through its
