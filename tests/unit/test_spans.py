@@ -26,8 +26,8 @@ from postroom.message import Message
 from postroom.outbox.outbox import Outbox
 from postroom.relay import Relay, Route
 from postroom.stores import open_store, sqlite_path
+from postroom.telemetry.spans import in_use
 from postroom.telemetry.tracing import sending
-from postroom.telemetry.tracing.spans import in_use
 from postroom.transports import open_publisher
 from postroom.transports.local import LocalPublisher
 from postroom.transports.memory import MemoryPublisher
@@ -294,7 +294,7 @@ class Broken(SpanProcessor):
 async def test_a_tracer_that_fails_costs_no_message(
     shop: Shop, provider: TracerProvider, hook: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("postroom.telemetry.tracing.spans._complained", [])
+    monkeypatch.setattr("postroom.telemetry.spans._complained", [])
     monkeypatch.delattr(Broken, hook)
     provider.add_span_processor(Broken())
     inbox = an_inbox()
@@ -342,6 +342,6 @@ def test_nothing_is_imported_from_put_to_handle_where_nobody_uses_opentelemetry(
 
         asyncio.run(main())
         assert not any(name.startswith("opentelemetry") for name in sys.modules)
-        assert "postroom.telemetry.tracing.spans" not in sys.modules
+        assert "postroom.telemetry.spans" not in sys.modules
     """
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, timeout=60)
