@@ -19,9 +19,7 @@ When it is killed: what was in flight is let go by whoever takes the lane over, 
 alone from then on. When it is stopped: it settles what it sent, leaves the rest untouched, and hands its lanes back.
 """
 
-from postroom.relay.opening import relay_from
-from postroom.relay.relay import Drained, Relay
-from postroom.relay.routes import Route
-from postroom.relay.routing import routes_from
+from postroom.relay.relay import Drained, Relay, relay_from
+from postroom.relay.routes import Route, routes_from
 
 __all__ = ["Drained", "Relay", "Route", "relay_from", "routes_from"]

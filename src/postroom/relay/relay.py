@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import secrets
 import socket
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from postroom.clock import monotonic
-from postroom.config.values import RelayConfig
+from postroom.config.values import RelayConfig, Settings
 from postroom.contracts.outbox import Claim, Published, RelayInfo, Store, Verdict
 from postroom.errors import ConfigError, PostroomError, StoreError, StoreUnavailable
 from postroom.events import Listeners
@@ -22,15 +23,19 @@ from postroom.relay.breaker import Breakers, grace
 from postroom.relay.claims import ClaimSource, LaneClaims, Turn
 from postroom.relay.heartbeat import Heartbeat
 from postroom.relay.owned_lanes import OwnedLanes
-from postroom.relay.routes import Route, Routes
+from postroom.relay.routes import Route, Routes, routes_from
 from postroom.relay.sender import Sender
 from postroom.relay.settler import Settler
 from postroom.relay.verdict import lost_with_its_relay
+from postroom.stores import must_exist, open_store
 
 QUIET_SECONDS = 1.0
 """With a route that is shut, a drain ends when nothing has moved for so long, or three of the longest looks."""
 PROBE = 1
 """How many messages are claimed to ask whether the brokers are back."""
+GC_THRESHOLDS = (100_000, 20, 100)
+"""How many new objects there may be before Python looks for circles among them. Its own 700 means a look several times
+per batch; messages make no circles, and are gone when their batch is settled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,6 +230,42 @@ class Relay:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._breakers.shut_for(now) or self._source.next_look(now)):
                 await self._changed.wait()
+
+
+@asynccontextmanager
+async def relay_from(
+    settings: Settings,
+    *,
+    routes: Sequence[Route] | None = None,
+    name: str | None = None,
+    listeners: Listeners | None = None,
+) -> AsyncIterator[Relay]:
+    """The relay that these settings describe, on two stores: one for messages, and one for its heartbeat, which must not wait
+    for its turn behind them. Run it inside; afterwards the stores are closed.
+
+    Raises SchemaMismatch, with the command to type, unless the tables are there; StoreUnavailable while the database is away;
+    ConfigError where the settings name no store, or nowhere to go."""
+    if not settings.store:
+        raise ConfigError('A relay needs a store: set POSTROOM_STORE, or write store = "…" in postroom.toml.')
+    routes = routes_from(settings) if routes is None else routes
+    if not routes:
+        raise ConfigError("A relay needs somewhere to go: set POSTROOM_TO, or write [[routes]] in postroom.toml.")
+    must_exist(settings.store)
+    called = name or f"{socket.gethostname()}:{os.getpid()}"
+    async with (
+        open_store(settings.store, tables=settings.tables, name=called) as store,
+        open_store(settings.store, tables=settings.tables, name=called) as heartbeat,
+    ):
+        await store.check()
+        yield Relay(store, routes, config=settings.relay, name=name, heartbeat=heartbeat, listeners=listeners)
+
+
+def tune_gc() -> None:
+    """Leave what start-up made out of every later look for circles, and look less often: it would take a fifth of the
+    relay's time. For a process that is nothing but a relay: an application with a relay inside decides that for itself."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 def _trip_of(claims: Sequence[Claim], verdicts: Mapping[int, Verdict], asked: int, seconds: float) -> Trip:

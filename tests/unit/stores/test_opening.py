@@ -13,7 +13,7 @@ from tests.servers.mariadb import connect
 
 from postroom.config.values import Settings
 from postroom.contracts.outbox import Query
-from postroom.relay.opening import relay_from
+from postroom.relay import relay_from
 from postroom.stores import open_inbox_store, open_store, open_waker, sqlite_path
 from postroom.stores.mysql.url import MySQLUrl
 from postroom.testing.contracts._case import a_message
