@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -17,6 +16,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Link, NonRecordingSpan, Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from postroom.clock import unix_ns
 from postroom.text import describe
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 Written = TypeVar("Written")
+FactsOfError = Callable[[BaseException], Mapping[str, str | bool]]
 OUTBOX = "postroom"
 """The system of a `create` span: which broker it will be is decided by the relay."""
 TRACEPARENT = "traceparent"
@@ -85,17 +86,17 @@ class Spans:
 
     def received(self, system: str, batch: Collection[Carried], seconds: float) -> None:
         facts = facts_of("receive", system, [each.message for each in batch], topic_of(batch))
-        begin = time.time_ns() - int(seconds * 1e9)
+        begin = unix_ns() - int(seconds * 1e9)
         _end(self._start(facts, SpanKind.CLIENT, links=links_to(batch), start_time=begin))
 
     @contextmanager
-    def processing(self, system: str, batch: Sequence[Carried]) -> Iterator[None]:
+    def processing(self, system: str, batch: Sequence[Carried], of_error: FactsOfError | None) -> Iterator[None]:
         """A message by itself carries on the trace it came with; several have a trace of their own."""
         messages = [each.message for each in batch]
         context = with_baggage(messages[0]) if len(messages) == 1 else Context()
         facts = facts_of("process", system, messages, topic_of(batch))
         span = self._start(facts, SpanKind.CONSUMER, links=links_to(batch), context=context)
-        with _current(trace.set_span_in_context(span, context)), _failing(span):
+        with _current(trace.set_span_in_context(span, context)), _failing(span, of_error):
             yield
         _end(span)
 
@@ -130,12 +131,14 @@ def _current(context: Context) -> Iterator[None]:
 
 
 @contextmanager
-def _failing(span: Span) -> Iterator[None]:
+def _failing(span: Span, of_error: FactsOfError | None = None) -> Iterator[None]:
     """Ends the span if it fails inside, and says why."""
     try:
         yield
     except (Exception, SystemExit) as exc:
         span.record_exception(exc)
+        if of_error is not None:
+            span.set_attributes(of_error(exc))
         _fail(span, type(exc).__qualname__, describe(exc))
         _end(span)
         raise

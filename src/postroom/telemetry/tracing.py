@@ -47,10 +47,12 @@ def received(system: str, batch: Collection[Carried], seconds: float) -> None:
         spans.received(system, batch, seconds)
 
 
-def processing(system: str, batch: Iterable[Carried]) -> AbstractContextManager[object]:
-    """Inside, these are handled, and what is put carries on the trace."""
+def processing(
+    system: str, batch: Iterable[Carried], facts_of: Callable[[BaseException], Mapping[str, str | bool]] | None = None
+) -> AbstractContextManager[object]:
+    """Inside, these are handled, and what is put carries on the trace. *facts_of* an error go into the span of a failure."""
     spans = _in_use()
-    return _NOTHING if spans is None else spans.processing(system, list(batch))
+    return _NOTHING if spans is None else spans.processing(system, list(batch), facts_of)
 
 
 # ── the current context on messages, as W3C headers ──
