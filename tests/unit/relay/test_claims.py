@@ -57,7 +57,7 @@ class Bench:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *lanes: int) -> None:
         self.now = 100.0
-        monkeypatch.setattr("postroom.clock.time", SimpleNamespace(monotonic=lambda: self.now))
+        monkeypatch.setattr("postroom.clock.time", SimpleNamespace(monotonic=lambda: self.now, time_ns=lambda: 0))
         self.store, self.owned = Answers(), OwnedLanes()
         self.owned.add([Lane(lane, 1, "me", None) for lane in lanes], self.now + 60)
         self.told: list[Event] = []
