@@ -14,7 +14,7 @@ from postroom.clock import monotonic
 from postroom.config.values import RelayConfig, TableNames
 from postroom.events import BatchClaimed, BatchSettled, Event, Listeners
 from postroom.relay import Relay, Route
-from postroom.relay.process import settle_in
+from postroom.relay.relay import tune_gc
 from postroom.stores import open_store
 
 BATCH, CONCURRENCY = 4_096, 6
@@ -67,14 +67,14 @@ class Stopwatch:
 
 def drain(work: Work) -> float:
     """Drain it; the seconds from the first claim to the last commit that was needed."""
-    settle_in()
+    tune_gc()
     logging.disable(logging.WARNING)  # that null:// throws messages away is what we are here for
     return asyncio.run(_drain(work))
 
 
 def drain_for(work: Work, seconds: float) -> int:
     """Run for so long; how many were published."""
-    settle_in()
+    tune_gc()
     logging.disable(logging.WARNING)
     return asyncio.run(_drain_for(work, seconds))
 

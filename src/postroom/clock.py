@@ -11,6 +11,11 @@ def utcnow() -> datetime:
     return datetime.now(UTC)
 
 
+def unix_ns() -> int:
+    """The wall clock in nanoseconds since 1970. For ids and spans, which want a number."""
+    return time.time_ns()
+
+
 def monotonic() -> float:
     """Seconds that only grow, whatever happens to the wall clock. For deadlines inside one process."""
     return time.monotonic()

@@ -47,14 +47,6 @@ class LanesLost(_OfLanes):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LeaseExpired(_OfLanes):
-    """The owner of these lanes fell silent and they were taken over; what was in flight paid an attempt."""
-
-    in_flight: int
-    """How many messages."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class BatchClaimed:
     """A batch was claimed."""
 
@@ -154,7 +146,7 @@ class RouteResumed:
     """How long it was away."""
 
 
-LaneEvent = LanesTaken | LanesReleased | LanesLost | LeaseExpired
+LaneEvent = LanesTaken | LanesReleased | LanesLost
 BatchEvent = MessagesPut | BatchClaimed | BatchPublished | BatchSettled
 MessageEvent = MessageRetried | MessageBuried | MessageExpired
 RouteEvent = RoutePaused | RouteResumed

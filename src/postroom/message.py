@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,7 +12,7 @@ from typing import Any, Final
 from uuid import NAMESPACE_OID, UUID, SafeUUID, uuid5
 
 from postroom import codec
-from postroom.clock import utcnow
+from postroom.clock import unix_ns, utcnow
 from postroom.errors import InvalidMessage
 from postroom.text import is_storable, one_line
 
@@ -279,7 +278,7 @@ def rfc3339(moment: datetime) -> str:
 
 def uuid7() -> UUID:
     """A UUID version 7 (RFC 9562): milliseconds first, so that new rows land side by side in an index; 74 random bits."""
-    value = (time.time_ns() // 1_000_000) << 80 | int.from_bytes(os.urandom(10)) & _RANDOM | _VERSION_7
+    value = (unix_ns() // 1_000_000) << 80 | int.from_bytes(os.urandom(10)) & _RANDOM | _VERSION_7
     # As UUID(int=value) does it, without the checks for the other ways to make one: it stands in every put.
     made = object.__new__(UUID)
     object.__setattr__(made, "int", value)

@@ -30,7 +30,7 @@ class Mutant:
 
 
 NO_RECONCILE = Change(
-    "relay.py",
+    "claims.py",
     "doubtful = self._doubtful & part.keys()",
     "doubtful = frozenset()",
 )
@@ -81,7 +81,7 @@ MUTANTS = [
         "the last try is not told that it is alone",
         "R8",
         "a_poison_message_in_the_first_lane_takes_no_innocents_with_it",
-        (Change("relay.py", "await self._claim(part, 1, alone=True)", "await self._claim(part, 1)"),),
+        (Change("claims.py", "doubtful=doubtful, alone=turn.alone", "doubtful=doubtful"),),
     ),
     Mutant(
         "the last try does not wait for what is under way",
@@ -154,7 +154,7 @@ MUTANTS = [
         "a renewal answered past the deadline counts, and a settle gives up without doubt",
         "R10",
         "a_renewal_that_is_answered_past_the_deadline_comes_too_late",
-        (LATE_ANSWER_COUNTS, Change("relay.py", "if lost is None:", "if lost is None and False:")),
+        (LATE_ANSWER_COUNTS, Change("claims.py", "if lost is None:", "if lost is None and False:")),
     ),
     Mutant(
         "goes on in a lane that another relay renewed",
@@ -318,14 +318,14 @@ MUTANTS = [
         "what_is_cancelled_from_inside_is_a_failed_try",
         (
             Change("breaker.py", "with contained():", "if True:"),
-            Change("relay.py", "if task.cancelled():", "if task.cancelled() and False:"),
+            Change("claims.py", "if cancelled:", "if cancelled and False:"),
         ),
     ),
     Mutant(
         "a cancelled trip keeps its lane",
         "R26",
         "a_trip_that_is_cancelled_lets_go_of_its_lane",
-        (Change("relay.py", "if task.cancelled():", "if task.cancelled() and False:"),),
+        (Change("claims.py", "if cancelled:", "if cancelled and False:"),),
     ),
     Mutant(
         "the heartbeat ends quietly",

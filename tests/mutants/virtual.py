@@ -86,5 +86,8 @@ def _clock(now: Callable[[], float]) -> Iterator[None]:
         def now(cls, tz: tzinfo | None = None) -> Any:
             return (begin + timedelta(seconds=now())).astimezone(tz)
 
-    with patch("postroom.clock.time", SimpleNamespace(monotonic=now)), patch("postroom.clock.datetime", Datetime):
+    with (
+        patch("postroom.clock.time", SimpleNamespace(monotonic=now, time_ns=lambda: int(now() * 1e9))),
+        patch("postroom.clock.datetime", Datetime),
+    ):
         yield

@@ -24,6 +24,7 @@ from postroom.errors import ConfigError, StoreError, StoreUnavailable
 from postroom.events import Event, Listeners, RoutePaused
 from postroom.message import Message
 from postroom.relay import Drained, Relay, Route
+from postroom.relay.claims import LaneClaims, Turn
 from postroom.retry import RetryPolicy, Table
 from postroom.stores import open_store, open_waker
 from postroom.stores.memory import MemoryStore
@@ -37,6 +38,11 @@ QUICK = RetryPolicy(Table((10 * MILLISECOND,)), max_attempts=3)
 CONFIG = RelayConfig(
     poll=20 * MILLISECOND, lease=timedelta(seconds=6), send_timeout=timedelta(seconds=1), batch=10, concurrency=3
 )
+
+
+def claims_of(relay: Relay) -> LaneClaims:
+    assert isinstance(relay._source, LaneClaims)
+    return relay._source
 
 
 @pytest.fixture(params=["memory", *DATABASES])
@@ -413,7 +419,7 @@ async def test_a_relay_with_a_long_poll_hears_of_a_commit_at_once(store: Store) 
     relay = Relay(store, [Route(to=publisher)], config=replace(CONFIG, poll=timedelta(minutes=10)))
     running = asyncio.create_task(relay.run())
     async with asyncio.timeout(20):
-        while not len(relay._owned) or relay._idle._next < 1:
+        while not len(relay._owned) or claims_of(relay)._idle._next < 1:
             await asyncio.sleep(0.01)
     await store.outbox.put(messages(1))
     url = store._connections.url if isinstance(store, PostgresStore) else "memory://"
@@ -520,7 +526,7 @@ async def test_a_lone_message_is_found_by_the_first_claim_whatever_its_lane(
     running = asyncio.create_task(relay.run())
     async with asyncio.timeout(30):
         for number in range(8):
-            while not relay._idle.waited or relay._trips or not len(relay._owned):
+            while not claims_of(relay)._idle.waited or relay._trips or not len(relay._owned):
                 await asyncio.sleep(0.01)
             asked = 0
             await store.outbox.put([Message("order.paid", key=f"lone-{number}", data=number)])
@@ -547,7 +553,7 @@ async def test_a_settle_that_gives_up_leaves_its_lane_in_doubt() -> None:
     relay = Relay(store, [Route(to=Scripted(lambda *_: None))], config=config)
     running = asyncio.create_task(relay.run())
     async with asyncio.timeout(20):
-        while not relay._doubtful:
+        while not claims_of(relay)._doubtful:
             await asyncio.sleep(0.01)
     relay.stop()
     await running
@@ -570,8 +576,9 @@ async def test_the_last_try_of_a_suspect_waits_until_nothing_else_is_under_way()
         await over.wait()
 
     under_way = asyncio.create_task(other())
-    relay._trips[under_way] = {}
-    trying = asyncio.create_task(relay._try_alone(3))
+    relay._trips[under_way] = Turn()
+    claims_of(relay)._suspects.last_try = 3
+    trying = asyncio.create_task(relay._start_trip())
     await asyncio.sleep(0.05)
     assert not asked, "it was claimed while something else was under way"
     over.set()

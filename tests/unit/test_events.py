@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import ast
 import dataclasses
 import logging
+import re
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 from uuid import UUID
 
@@ -131,6 +134,23 @@ def test_the_list_of_events_is_closed_and_whole() -> None:
         return isinstance(thing, type) and dataclasses.is_dataclass(thing) and not thing.__name__.startswith("_")
 
     assert set(get_args(Event)) == set(filter(is_event, vars(events).values()))
+
+
+def test_each_event_is_made_somewhere_and_has_its_place_in_the_reference() -> None:
+    """Nothing is promised that never happens."""
+    source = Path(events.__file__).parent
+    calls = (
+        node.func
+        for file in source.rglob("*.py")
+        if "testing" not in file.parts
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call)
+    )
+    made = {call.attr if isinstance(call, ast.Attribute) else getattr(call, "id", "") for call in calls}
+    names = {event.__name__ for event in get_args(Event)}
+    assert names <= made, f"never made: {names - made}"
+    page = (source.parents[1] / "docs/reference/events.md").read_text()
+    assert set(re.findall(r"^### (\w+)$", page, re.MULTILINE)) == names
 
 
 def test_events_of_different_kinds_are_never_equal() -> None:

@@ -22,13 +22,14 @@ from tests.unit.inbox.shops import QUICK, TOPIC, Shop, an_inbox
 
 from postroom.contracts.transport import Envelope, Publisher
 from postroom.errors import DuplicateMessage
+from postroom.inbox import RejectMessage
 from postroom.message import Message
 from postroom.outbox.outbox import Outbox
 from postroom.relay import Relay, Route
 from postroom.stores import open_store
 from postroom.stores.sqlite.url import path_of
+from postroom.telemetry.spans import in_use
 from postroom.telemetry.tracing import sending
-from postroom.telemetry.tracing.spans import in_use
 from postroom.transports import open_publisher
 from postroom.transports.local import LocalPublisher
 from postroom.transports.memory import MemoryPublisher
@@ -239,9 +240,28 @@ async def test_a_try_that_fails_is_a_failed_span_and_the_next_one_is_another(sho
     await shop.receive(inbox)
     failed, well = spans("process")
     assert facts(failed)["error.type"] == "OSError"
+    assert facts(failed)["postroom.error.code"] == "HANDLER_ERROR"
+    assert facts(failed)["postroom.error.business"] is False
     assert [event.name for event in failed.events] == ["exception"]
     assert well.status.status_code is StatusCode.UNSET
     assert linked(failed) == linked(well) == [(int("a" * 32, 16), int("b" * 16, 16))]
+
+
+async def test_the_span_of_a_message_that_was_rejected_says_that_it_is_a_business_error(
+    shop: Shop, spans: Spans
+) -> None:
+    inbox = an_inbox()
+
+    @inbox.on("*")
+    async def charge(message: Message, tx: Any) -> None:
+        raise RejectMessage("a negative amount", code="NEGATIVE")
+
+    shop.send(Message("order.paid"))
+    await shop.receive(inbox)
+    (failed,) = spans("process")
+    assert facts(failed)["error.type"] == "RejectMessage"
+    assert facts(failed)["postroom.error.code"] == "NEGATIVE"
+    assert facts(failed)["postroom.error.business"] is True
 
 
 async def test_a_batch_is_handled_in_a_trace_of_its_own_that_links_to_each(shop: Shop, spans: Spans) -> None:
@@ -295,7 +315,7 @@ class Broken(SpanProcessor):
 async def test_a_tracer_that_fails_costs_no_message(
     shop: Shop, provider: TracerProvider, hook: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("postroom.telemetry.tracing.spans._complained", [])
+    monkeypatch.setattr("postroom.telemetry.spans._complained", [])
     monkeypatch.delattr(Broken, hook)
     provider.add_span_processor(Broken())
     inbox = an_inbox()
@@ -343,6 +363,6 @@ def test_nothing_is_imported_from_put_to_handle_where_nobody_uses_opentelemetry(
 
         asyncio.run(main())
         assert not any(name.startswith("opentelemetry") for name in sys.modules)
-        assert "postroom.telemetry.tracing.spans" not in sys.modules
+        assert "postroom.telemetry.spans" not in sys.modules
     """
     subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, timeout=60)

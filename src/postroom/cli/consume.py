@@ -20,8 +20,7 @@ from postroom.config import objects
 from postroom.durations import format_duration, parse_duration
 from postroom.errors import ConfigError
 from postroom.inbox import Inbox, InboxWorker
-from postroom.inbox.opening import consumer_for
-from postroom.inbox.worker import CONCURRENCY_DEFAULT, GRACE_DEFAULT, Tally
+from postroom.inbox.worker import CONCURRENCY_DEFAULT, GRACE_DEFAULT, Tally, consumer_for
 from postroom.telemetry import failpoints
 from postroom.urls import redact
 

@@ -26,7 +26,7 @@ from postroom.ops.health_port import HealthPort
 from postroom.ops.status import StatusSnapshot, look
 from postroom.ops.words import count
 from postroom.relay import Relay, relay_from, routes_from
-from postroom.relay.process import settle_in
+from postroom.relay.relay import tune_gc
 from postroom.telemetry import failpoints
 from postroom.urls import HostPort, redact
 
@@ -100,7 +100,7 @@ def relay(session: Session, drain: bool, owner: str | None, log_level: str) -> N
     failpoints.arm(os.environ.get("POSTROOM_FAILPOINT"))
     # A handler that stands in the folder where the command is run is what people mean by local://module:object.
     sys.path.insert(0, "")
-    settle_in()
+    tune_gc()
     with logging_lines(log_level, scrub=session.scrub), Ending(settings.relay.send_timeout + GRACE) as ending:
         left, tally = asyncio.run(_relay(session, ending, drain=drain, owner=owner))
     if left is not None:

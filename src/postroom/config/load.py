@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from postroom.config.parse import URLS, apply_preset, refuse_unknown, relay_preset, settings_of
-from postroom.config.routes import read_routes
 from postroom.config.secrets import read_private
-from postroom.config.values import Limits, RelayConfig, Settings, TableNames
+from postroom.config.values import Limits, RelayConfig, RouteConfig, Settings, TableNames
 from postroom.errors import ConfigError
 
 _SECTIONS: dict[str, type[Any]] = {"": Settings, "relay": RelayConfig, "tables": TableNames, "limits": Limits}
@@ -46,6 +45,10 @@ SETTINGS = {
     for setting in settings_of(section, config, but=[*_SECTIONS, ROUTES])
 }
 """Every setting but those of routes, by the name that it has in code."""
+ROUTE_SETTINGS = {setting.key: setting for setting in settings_of(ROUTES, RouteConfig)}
+"""What a route can have, by the name that it has in the file."""
+TO_FILE = "to_file"
+"""Instead of `to`: the file that the URL is in, for one with a password."""
 
 
 def load_settings(*, env: Mapping[str, str], toml: Path | None = None, **overrides: object) -> Settings:
@@ -69,7 +72,7 @@ def _gathered(
     env: Mapping[str, str], toml: Path | None, overrides: Mapping[str, object], defaults: Mapping[str, object]
 ) -> Settings:
     document = _document(toml) if toml else {}
-    routes = read_routes(document.pop(ROUTES, []), toml) if toml else ()
+    routes = _routes(document.pop(ROUTES, []), toml) if toml else ()
     written = _from_toml(document, toml) if toml else {}
     given = _from_overrides(defaults) | written | _from_env(env) | _from_overrides(overrides)
     parts: dict[str, dict[str, Any]] = {section: {} for section in _SECTIONS}
@@ -141,3 +144,42 @@ def _flatten(document: Mapping[str, Any], path: Path) -> Iterable[tuple[str, obj
             yield from ((f"{key}.{name}", each) for name, each in value.items())
         else:
             raise ConfigError(f"{path}: {key} must be a table, written [{key}].")
+
+
+# ── the routes: each `[[routes]]` a `RouteConfig` ──
+
+
+def _routes(document: object, path: Path) -> tuple[RouteConfig, ...]:
+    """The routes as the file has them, in order."""
+    if not isinstance(document, list) or not all(isinstance(each, dict) for each in document):
+        raise ConfigError(f"{path}: routes must be tables, each written [[routes]].")
+    return tuple(_route(table, number, path) for number, table in enumerate(document, start=1))
+
+
+def _route(table: Mapping[str, Any], number: int, path: Path) -> RouteConfig:
+    name = table.get("name", f"route-{number}")
+    where = f"{path}: route {name!r}"
+    refuse_unknown(table, [*ROUTE_SETTINGS, TO_FILE], where)
+    values = {
+        ROUTE_SETTINGS[key].field: ROUTE_SETTINGS[key].read_toml(value, path, f"{where}: {key}")
+        for key, value in table.items()
+        if key != TO_FILE
+    }
+    try:
+        return RouteConfig(**apply_preset({"name": name, "to": _to(table, path), **values}))
+    except ConfigError as exc:
+        raise ConfigError(f"{where}: {exc}", **exc.facts) from exc
+
+
+def _to(table: Mapping[str, Any], path: Path) -> str:
+    match table.get("to"), table.get(TO_FILE):
+        case None, None:
+            raise ConfigError('it leads nowhere; write to = "https://…", or to_file = "…".')
+        case str(to), None:
+            return to
+        case None, str(file):
+            return read_private(path.parent / file)
+        case None, wrong:
+            raise ConfigError(f"{TO_FILE} must be the name of a file, not a value of type {type(wrong).__name__}.")
+        case _:
+            raise ConfigError(f"to and {TO_FILE} are both given; keep one of them.")

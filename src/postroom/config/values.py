@@ -1,6 +1,6 @@
 """The settings, as values that check themselves: a wrong one never exists.
 
-Nothing here reads a file or the environment: `postroom.config.load.load` does.
+Nothing here reads a file or the environment: `postroom.config.load` does.
 """
 
 from __future__ import annotations

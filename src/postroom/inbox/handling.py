@@ -64,6 +64,8 @@ class Again:
     attempts: int = 0
     """The tries made, this one included; 0: it was none."""
     cause: BaseException | None = None
+    business: bool = False
+    """The data or the rules are against it (`ErrorClass.business`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,8 @@ class Dead:
     error: str
     cause: BaseException | None = None
     """What the handler raised, where that is no verdict of its own."""
+    business: bool = False
+    """The data or the rules are against it (`ErrorClass.business`)."""
 
 
 Result: TypeAlias = Done | Again | Dead
@@ -204,7 +208,8 @@ class Handling:
             if work.messages:
                 if begin is not None and not await begin():
                     raise Over
-                with processing(self._system, (each for each in deliveries if each.identity in work.messages)):
+                handled = (each for each in deliveries if each.identity in work.messages)
+                with processing(self._system, handled, self._facts_of):
                     new = await self._run(work)
             done = True
         finally:
@@ -284,17 +289,29 @@ class Handling:
         # What the handler itself may have committed is dead although its row says handled: else nobody would hear of it.
         committed = isinstance(exc, Broken) and bool(exc.ended) and self._inbox.guard.in_transaction
         if not error_class.retryable:
-            return await self._give_up(delivery, error_class.code, error, cause, committed=committed)
+            return await self._give_up(
+                delivery, error_class.code, error, cause, committed=committed, business=error_class.business
+            )
         attempts = await self._store.failed(self._inbox.name, delivery.identity, error_class.code, error)
         reach("after-failed")
         if attempts == 0:
             if committed:
-                return await self._give_up(delivery, error_class.code, error, committed=True)
+                return await self._give_up(
+                    delivery, error_class.code, error, committed=True, business=error_class.business
+                )
             return Done("known")
         decision = self._inbox.retry.decide(attempts, retry_after=error_class.retry_after)
         if isinstance(decision, GiveUp):
-            return await self._give_up(delivery, decision.code, f"{error_class.code}: {error}", cause)
-        return Again(decision.delay, error_class.code, error, attempts, cause)
+            error = f"{error_class.code}: {error}"
+            return await self._give_up(delivery, decision.code, error, cause, business=error_class.business)
+        return Again(decision.delay, error_class.code, error, attempts, cause, error_class.business)
+
+    def _facts_of(self, exc: BaseException) -> dict[str, str | bool]:
+        """What a span says of a failed try beside the error itself: its class."""
+        if isinstance(exc, StoreUnavailable):
+            return {}
+        error_class = self._error_class(_raised(exc))
+        return {"postroom.error.code": error_class.code, "postroom.error.business": error_class.business}
 
     def _error_class(self, exc: BaseException) -> ErrorClass:
         match exc:
@@ -310,11 +327,18 @@ class Handling:
         return error_class_of(exc, self._inbox.errors)
 
     async def _give_up(
-        self, delivery: Delivery, code: str, error: str, cause: BaseException | None = None, *, committed: bool = False
+        self,
+        delivery: Delivery,
+        code: str,
+        error: str,
+        cause: BaseException | None = None,
+        *,
+        committed: bool = False,
+        business: bool = False,
     ) -> Dead:
         await self._store.bury(self._inbox.name, delivery, code, error, committed=committed)
         reach("after-buried")
-        return Dead(code, error, cause)
+        return Dead(code, error, cause, business)
 
 
 class Busy(Exception):

@@ -1,11 +1,13 @@
-"""The tasks of an inbox, and what each has in hand. None may end quietly while it holds a key: that key would stop for good."""
+"""The tasks of an inbox, what each of them handles, and how many handle at once.
+
+None may end quietly while it holds a key: that key would stop for good."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -18,6 +20,8 @@ from postroom.text import one_line
 log = logging.getLogger(__name__)
 ABANDON_SECONDS = 5.0
 """So long whoever is abandoned may take to roll back."""
+ALONE_PATIENCE_SECONDS = 60.0
+"""So long one waits to be alone. A handler beside it that never ends must not stop all others."""
 
 
 @dataclass(slots=True)
@@ -111,6 +115,34 @@ class Tasks:
         if error is not None:
             self.broken = self.broken or error
             self._on_broken()
+
+
+class Room:
+    """Places for so many at once. `shared` takes one of them, `alone` all."""
+
+    def __init__(self, places: int) -> None:
+        self._places = places
+        self.shared = asyncio.Semaphore(places)
+        self._turn = asyncio.Lock()
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Wait until nobody else is inside, and let nobody in meanwhile. Goes on with others beside it when that takes
+        longer than a minute."""
+        async with self._turn:  # two who collect places at once would wait for each other
+            taken = 0
+            try:
+                try:
+                    async with asyncio.timeout(ALONE_PATIENCE_SECONDS):
+                        while taken < self._places:
+                            await self.shared.acquire()
+                            taken += 1
+                except TimeoutError:
+                    log.warning("A message that may have killed its process is not handled alone: others do not end.")
+                yield
+            finally:
+                for _ in range(taken):
+                    self.shared.release()
 
 
 def named(deliveries: Sequence[Delivery]) -> str:

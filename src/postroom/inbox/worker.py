@@ -15,20 +15,20 @@ from typing import Final, TypeVar
 from postroom.clock import monotonic, utcnow
 from postroom.contracts.inbox import DeadQuery
 from postroom.contracts.store import Store
-from postroom.contracts.transport import Consumer, Delivery, Identity
+from postroom.contracts.transport import Consumer, ConsumerOptions, Delivery, Identity
 from postroom.errors import PostroomError, StoreUnavailable, TransportUnavailable
-from postroom.inbox.batches import gather
 from postroom.inbox.handling import Again, Begin, Dead, Done, Handling, Result
 from postroom.inbox.inbox import Handler, Inbox
-from postroom.inbox.key_queues import KeyQueues
+from postroom.inbox.key_queues import KeyQueues, gather
 from postroom.inbox.logs import tell_of_batch, tell_of_death, tell_of_failure
-from postroom.inbox.room import Room
 from postroom.inbox.suspects import Try, was_delivered_before
-from postroom.inbox.tasks import Tasks
+from postroom.inbox.tasks import Room, Tasks
 from postroom.telemetry.failpoints import reach
 from postroom.telemetry.tracing import received
 from postroom.text import one_line
 from postroom.threads import Threads
+from postroom.transports import open_consumer
+from postroom.transports import received as options_of
 
 log = logging.getLogger(__name__)
 Came = TypeVar("Came")
@@ -354,6 +354,28 @@ class InboxWorker:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()
+
+
+def consumer_for(
+    inbox: Inbox,
+    source: str,
+    *,
+    group: str | None = None,
+    prefetch: int | None = None,
+    secrets: tuple[str, ...] = (),
+    unsigned: bool = False,
+    known_secrets: tuple[str, ...] = (),
+) -> Consumer:
+    """The consumer by which this inbox receives from there, in a group of the inbox's name unless another is given.
+
+    *known_secrets* are those of the settings: they count where none are given, and senders to *source* sign.
+    Raises ConfigError for a URL that nothing can be received from, and for an option that it cannot honour."""
+    honoured = options_of(source)
+    # A queue is one group by itself, in SQS and where a URL of AMQP names one: there the inbox's name is no option.
+    name = group or (inbox.name if "group" in honoured else None)
+    if not secrets and not unsigned and "secrets" in honoured:
+        secrets = known_secrets
+    return open_consumer(source, ConsumerOptions(group=name, prefetch=prefetch, secrets=secrets, unsigned=unsigned))
 
 
 def _is_requeued(delivery: Delivery) -> bool:

@@ -24,8 +24,7 @@ from postroom.contracts.transport import Consumer
 from postroom.errors import ConfigError
 from postroom.events import Listeners
 from postroom.inbox import Inbox, InboxWorker
-from postroom.inbox.opening import consumer_for
-from postroom.inbox.worker import CONCURRENCY_DEFAULT
+from postroom.inbox.worker import CONCURRENCY_DEFAULT, consumer_for
 from postroom.integrations.embedded import STOP_WITHIN, Embedded, Opening
 from postroom.ops.health import Health, Readiness
 from postroom.relay import relay_from, routes_from

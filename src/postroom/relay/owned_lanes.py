@@ -78,6 +78,10 @@ class OwnedLanes:
         """Is there a lane, in flight or not, that is known to hold more?"""
         return any(held.full for held in self._held.values())
 
+    def worth_a_look(self, now: float, needed: float) -> dict[int, int]:
+        """Lanes that can be claimed from, and have rested where others are full."""
+        return self.rested(self.idle(now, needed), now)
+
     def idle(self, now: float, needed: float) -> dict[int, int]:
         """Lanes that can be claimed from: nothing in flight, and time for a whole send (R16)."""
         return {

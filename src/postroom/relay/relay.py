@@ -1,44 +1,43 @@
-"""The relay: claims, carries and settles, several batches at once, until it is stopped or drained."""
+"""The relay: takes batches from a source of claims, carries and settles them, several at once, until stopped or drained."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import secrets
 import socket
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from postroom.clock import monotonic
-from postroom.config.values import RelayConfig
+from postroom.config.values import RelayConfig, Settings
 from postroom.contracts.lanes import RelayInfo
-from postroom.contracts.ops import OPEN
 from postroom.contracts.outbox import Claim, Published, Verdict
 from postroom.contracts.store import Store
 from postroom.errors import ConfigError, PostroomError, StoreError, StoreUnavailable
-from postroom.events import BatchClaimed, LanesLost, Listeners
+from postroom.events import Listeners
 from postroom.handles import nearby
 from postroom.relay.batch_size import BatchSize, Trip
 from postroom.relay.breaker import Breakers, grace
-from postroom.relay.deadlines import within
+from postroom.relay.claims import ClaimSource, LaneClaims, Turn
 from postroom.relay.heartbeat import Heartbeat
 from postroom.relay.owned_lanes import OwnedLanes
-from postroom.relay.routes import Route, Routes
+from postroom.relay.routes import Route, Routes, routes_from
 from postroom.relay.sender import Sender
 from postroom.relay.settler import Settler
-from postroom.relay.suspects import Suspects
 from postroom.relay.verdict import lost_with_its_relay
-from postroom.relay.wakeup import Backoff, watch
-from postroom.telemetry.failpoints import reach
+from postroom.stores import must_exist, open_store
 
-CLAIMS_AT_ONCE = 2
-"""How many claims, of different lanes, are asked for at once while messages flow."""
 QUIET_SECONDS = 1.0
 """With a route that is shut, a drain ends when nothing has moved for so long, or three of the longest looks."""
 PROBE = 1
 """How many messages are claimed to ask whether the brokers are back."""
+GC_THRESHOLDS = (100_000, 20, 100)
+"""How many new objects there may be before Python looks for circles among them. Its own 700 means a look several times
+per batch; messages make no circles, and are gone when their batch is settled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,25 +80,29 @@ class Relay:
         self._breakers = Breakers(table, self._listeners)
         timeout, lease = self.config.send_timeout, self.config.lease
         self._send_seconds = (timeout + grace(timeout)).total_seconds()
-        self._patience = lease / 2
         self._sender = Sender(table, self._breakers, timeout, no_route_waits=self.config.no_route == "wait")
-        self._settler = Settler(store, self._patience, self._listeners)
+        self._settler = Settler(store, lease / 2, self._listeners)
         info = RelayInfo(owner=self.owner, name=label, host=socket.gethostname(), pid=os.getpid(), version=_version())
         lost = lost_with_its_relay(table.first.retry, park=table.first.park)
         self._heartbeat = Heartbeat(heartbeat or store, info, self._owned, lease, lost, self._listeners)
         self._batch = BatchSize(
             self.config.first_batch, self.config.largest_batch, send_timeout=timeout.total_seconds()
         )
-        self._idle = Backoff(first=0.002, most=self.config.poll.total_seconds())
         self._stopping = asyncio.Event()
         self._changed = asyncio.Event()
-        self._trips: dict[asyncio.Task[None], Mapping[int, int]] = {}
-        """What is under way, with the lanes that are reserved for it."""
-        self._claiming = 0
-        self._resting_until = 0.0
-        self._suspects = Suspects(lost)
-        self._doubtful: set[int] = set()
-        """Lanes of which something was asked for, and no answer came."""
+        self._source: ClaimSource = LaneClaims(
+            store,
+            self.owner,
+            self._owned,
+            self.config,
+            lost,
+            self._listeners,
+            send_seconds=self._send_seconds,
+            changed=self._changed.set,
+            nudge=self._heartbeat.nudge,
+        )
+        self._trips: dict[asyncio.Task[None], Turn] = {}
+        """What is under way."""
         self._broken: BaseException | None = None
 
     def stop(self) -> None:
@@ -126,9 +129,9 @@ class Relay:
         await self._breakers.open(self.config.send_timeout)
         beating = asyncio.create_task(self._heartbeat.run(self._stopping, self._changed.set))
         beating.add_done_callback(self._heart_stopped)
-        watching = asyncio.create_task(watch(self._store, self._woken, self._unwatched))
+        watching = asyncio.create_task(self._source.run())
         try:
-            with nearby.told(self._look):
+            with nearby.told(self._source.look):
                 await self._pump(drain=drain)
         finally:
             self.stop()
@@ -145,120 +148,60 @@ class Relay:
         while not self._stopping.is_set():
             self._changed.clear()
             with suppress(StoreUnavailable):
-                if self._suspects.last_try is not None:
-                    if await self._try_alone(self._suspects.last_try):
-                        continue
-                elif await self._start_trip():
+                if await self._start_trip():
                     continue
-                elif drain and not self._trips and await self._is_drained():
+                if drain and not self._trips and await self._is_drained():
                     return
             await self._wait()
 
-    def _woken(self) -> None:
-        """Something was committed, or a relay came or went: look at once, from short waits on."""
-        # What the store tells of need not be asked for so often.
-        self._idle.most = 2 * self.config.poll.total_seconds()
-        self._look()
-
-    def _look(self) -> None:
-        """Look at once, from short waits on."""
-        self._idle.shorten()
-        self._resting_until = 0.0
-        self._changed.set()
-        self._heartbeat.nudge()
-
-    def _unwatched(self) -> None:
-        self._idle.most = self.config.poll.total_seconds()
-
     async def _start_trip(self) -> bool:
-        """Send a task to claim and carry, if there is room, a lane to claim from, and a broker that may be asked.
+        """Give the next turn to a task, if there is room, a broker that may be asked, and something to claim; whether it was.
 
-        After an empty look the next one is a peek: an idle relay should cost next to nothing."""
-        now = monotonic()
-        lanes = self._owned.rested(self._owned.idle(now, self._send_seconds), now)
+        Where nothing else may be in flight beside it, none is, from before its claim until after its settle (R8)."""
+        if self._source.next_is_alone and self._trips:
+            await asyncio.wait(self._trips)
         room = self.config.concurrency - len(self._trips)
-        if not lanes or room < 1 or self._claiming >= self._claims_at_once:
+        if room < 1 or self._breakers.shut_for(monotonic()) or self._stopping.is_set():
             return False
-        if now < self._resting_until or self._breakers.shut_for(now):
+        turn = await self._source.next(room)
+        if turn is None:
             return False
-        if self._idle.waited and not await within(self._patience, self._store.outbox.peek(lanes)):
-            self._rest()
-            return False
-        limit = PROBE if self._breakers.away() else self._batch.size
-        suspects = self._suspects.turn(self._owned.still_mine(lanes), room)
-        part = self._owned.still_mine(suspects or self._part_of(self._suspects.others(lanes), room))
-        if not part:
-            return False
-        self._owned.reserve(part)
-        self._claiming += 1
-        task = asyncio.create_task(self._trip(part, -(-limit // 2) if suspects else limit, theirs=bool(suspects)))
-        if suspects:
-            self._suspects.trip = task
-        self._trips[task] = part
+        task = asyncio.create_task(self._trip(turn, PROBE if self._breakers.away() else self._batch.size))
+        self._trips[task] = turn
         task.add_done_callback(self._done)
+        if turn.alone:
+            await asyncio.wait([task])
         return True
 
-    def _part_of(self, lanes: dict[int, int], room: int) -> dict[int, int]:
-        """Two claims never share a lane: leave some for the other trips. But where only little comes, it may be in any lane."""
-        return lanes if self._idle.waited else self._owned.part_of(lanes, room)
-
-    @property
-    def _claims_at_once(self) -> int:
-        """Two while messages flow, so that the database is not waited for; one to look whether there are any."""
-        return 1 if self._idle.waited else CLAIMS_AT_ONCE
-
-    async def _trip(self, part: dict[int, int], limit: int, *, theirs: bool) -> None:
-        """Claim from these lanes, which are reserved for this trip, and carry what was found. *theirs*: it is the suspects'
-        turn, of which one batch is under way at a time (R8)."""
-        claims: Sequence[Claim] = []
-        try:
-            claims = await self._claim(part, limit)
-        except StoreUnavailable:
-            self._rest()
-        finally:
-            self._claiming -= 1
-            self._changed.set()
-        found = self._suspects.sort_out(part, claims, theirs=theirs)
+    async def _trip(self, turn: Turn, limit: int) -> None:
+        """Claim at most so many messages of this turn, and carry what was found."""
+        found = await self._source.claim(turn, limit)
         if found.back:
             await self._close(found.back, {})
         if found.clean:
-            await self._carry(found.clean, None if theirs else limit)
+            await self._carry(found.clean, None if turn.suspects else limit)
         if found.suspects:
             await self._carry(found.suspects)
 
-    async def _claim(self, part: dict[int, int], limit: int, *, alone: bool = False) -> Sequence[Claim]:
+    async def _carry(self, claims: Sequence[Claim], asked: int | None = None) -> None:
+        """Send and settle one batch, of a claim that asked for so many. No transaction is open while anything is sent."""
         begin = monotonic()
-        claims: Sequence[Claim] = []
-        try:
-            # R22: what is doubtful is looked into behind the lock of the lane, which is reserved for this claim.
-            doubtful = self._doubtful & part.keys()
-            asked = self._store.outbox.claim(self.owner, part, limit=limit, doubtful=doubtful, alone=alone)
-            claims = await within(self._patience, asked)
-            self._doubtful -= doubtful
-        except StoreUnavailable:
-            self._doubtful |= part.keys()
-            raise
-        finally:
-            self._owned.claimed(part, claims, limit, begin, monotonic())
-        if not claims:
-            # While others are full only these lanes rest, not the relay.
-            if not self._owned.is_full:
-                self._rest()
-            return []
-        self._idle.reset()
-        reach("after-claim")
-        count = sum(len(claim.messages) for claim in claims)
-        self._listeners(BatchClaimed(count=count, lanes=len(claims), seconds=monotonic() - begin))
-        return claims
+        verdicts = await self._sender.carry(claims, self._may_send)
+        # While the brokers are away nothing is learned: what they refuse at once is not quick, it is not sent.
+        if asked is not None and not self._batch.is_fixed and not self._breakers.away():
+            self._batch.learn(_trip_of(claims, verdicts, asked, monotonic() - begin))
+        # R19: the batch is closed; from here on only the settle is repeated.
+        await self._close(claims, verdicts)
+
+    async def _close(self, claims: Sequence[Claim], verdicts: Mapping[int, Verdict]) -> None:
+        """Settle the batch, and let go of it."""
+        self._source.settled(claims, await self._settler.settle(claims, verdicts, self._source.is_mine))
+
+    def _may_send(self, claim: Claim) -> bool:
+        return self._source.is_mine(claim, self._send_seconds)
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        part = self._trips.pop(task)
-        if task is self._suspects.trip:
-            self._suspects.trip = None
-        if task.cancelled():
-            # R26: by whose code, and where it stood, nobody knows. Its lanes are looked into, and go on.
-            self._doubtful |= part.keys()
-            self._owned.settled(part)
+        self._source.ended(self._trips.pop(task), cancelled=task.cancelled())
         self._changed.set()
         self._end_if_broken(task)
 
@@ -278,74 +221,53 @@ class Relay:
             self._broken = self._broken or error
             self.stop()
 
-    async def _try_alone(self, lane: int) -> bool:
-        """The try whose loss would bury a message: nothing else is in flight in this process meanwhile, from its claim to its
-        settle, so that nobody else can be to blame (R8). Whether it was tried."""
-        if self._trips:
-            await asyncio.wait(self._trips)
-        now = monotonic()
-        if now < self._resting_until or self._breakers.shut_for(now) or self._stopping.is_set():
-            return False
-        self._suspects.last_try = None
-        part = {each: epoch for each, epoch in self._owned.idle(now, self._send_seconds).items() if each == lane}
-        if not part:
-            return False
-        self._owned.reserve(part)
-        claims = await self._claim(part, 1, alone=True)
-        self._suspects.sort_out(part, claims, theirs=False)
-        if claims:
-            await self._carry(claims)
-        return True
-
-    async def _carry(self, claims: Sequence[Claim], asked: int | None = None) -> None:
-        """Send and settle one batch, of a claim that asked for so many. No transaction is open while anything is sent."""
-        begin = monotonic()
-        verdicts = await self._sender.carry(claims, self._may_send)
-        # While the brokers are away nothing is learned: what they refuse at once is not quick, it is not sent.
-        if asked is not None and not self._batch.is_fixed and not self._breakers.away():
-            self._batch.learn(_trip_of(claims, verdicts, asked, monotonic() - begin))
-        # R19: the batch is closed; from here on only the settle is repeated.
-        await self._close(claims, verdicts)
-
-    async def _close(self, claims: Sequence[Claim], verdicts: Mapping[int, Verdict]) -> None:
-        """Settle the batch, and let go of it."""
-        lost = await self._settler.settle(claims, verdicts, self._is_mine)
-        if lost is None:
-            # R10: it may have been carried out, or not, or be on its way.
-            self._doubtful |= {claim.lane for claim in claims}
-        if lost:
-            self._owned.drop(lost)
-            self._listeners(LanesLost(owner=self.owner, lanes=tuple(lost)))
-        self._owned.settled({claim.lane: claim.epoch for claim in claims})
-        if self._owned.is_leaving:
-            self._heartbeat.nudge()
-
-    def _may_send(self, claim: Claim) -> bool:
-        return self._owned.may_send(claim.lane, claim.epoch, monotonic(), self._send_seconds)
-
-    def _is_mine(self, claim: Claim) -> bool:
-        return self._owned.may_send(claim.lane, claim.epoch, monotonic(), 0)
-
     async def _is_drained(self) -> bool:
         """Can nothing move without a person? What is left is parked, or waits for a route that is shut."""
-        if self._sender.is_stuck(monotonic(), max(QUIET_SECONDS, 3 * self._idle.most)):
-            return True
-        counts = await self._store.ops.counts()
-        waiting = sum(counts.by_status.get(status, 0) for status in OPEN)
-        return waiting == counts.parked
-
-    def _rest(self) -> None:
-        """There was nothing, or nobody answered: look again after a while, a longer one each time."""
-        self._resting_until = monotonic() + self._idle.next()
+        patience = max(QUIET_SECONDS, 3 * self._source.longest_look)
+        return self._sender.is_stuck(monotonic(), patience) or await self._source.is_drained()
 
     async def _wait(self) -> None:
         """Until something changes; or until it is time to look again."""
         now = monotonic()
-        rest = max(self._resting_until - now, self._breakers.shut_for(now), 0)
-        rest = rest or self._owned.next_look(now) or self.config.poll.total_seconds()
         with suppress(TimeoutError):
-            async with asyncio.timeout(rest):
+            async with asyncio.timeout(self._breakers.shut_for(now) or self._source.next_look(now)):
                 await self._changed.wait()
+
+
+@asynccontextmanager
+async def relay_from(
+    settings: Settings,
+    *,
+    routes: Sequence[Route] | None = None,
+    name: str | None = None,
+    listeners: Listeners | None = None,
+) -> AsyncIterator[Relay]:
+    """The relay that these settings describe, on two stores: one for messages, and one for its heartbeat, which must not wait
+    for its turn behind them. Run it inside; afterwards the stores are closed.
+
+    Raises SchemaMismatch, with the command to type, unless the tables are there; StoreUnavailable while the database is away;
+    ConfigError where the settings name no store, or nowhere to go."""
+    if not settings.store:
+        raise ConfigError('A relay needs a store: set POSTROOM_STORE, or write store = "…" in postroom.toml.')
+    routes = routes_from(settings) if routes is None else routes
+    if not routes:
+        raise ConfigError("A relay needs somewhere to go: set POSTROOM_TO, or write [[routes]] in postroom.toml.")
+    must_exist(settings.store)
+    called = name or f"{socket.gethostname()}:{os.getpid()}"
+    async with (
+        open_store(settings.store, tables=settings.tables, name=called) as store,
+        open_store(settings.store, tables=settings.tables, name=called) as heartbeat,
+    ):
+        await store.schema.check()
+        yield Relay(store, routes, config=settings.relay, name=name, heartbeat=heartbeat, listeners=listeners)
+
+
+def tune_gc() -> None:
+    """Leave what start-up made out of every later look for circles, and look less often: it would take a fifth of the
+    relay's time. For a process that is nothing but a relay: an application with a relay inside decides that for itself."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 def _trip_of(claims: Sequence[Claim], verdicts: Mapping[int, Verdict], asked: int, seconds: float) -> Trip:

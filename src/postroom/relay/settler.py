@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, assert_never
+from typing import Any, TypeVar, assert_never
 
 from postroom import events
 from postroom.clock import monotonic
@@ -14,10 +14,10 @@ from postroom.contracts.outbox import Buried, Claim, Claimed, Expired, Published
 from postroom.contracts.store import Store
 from postroom.errors import StoreUnavailable
 from postroom.events import Listeners
-from postroom.relay.deadlines import within
 from postroom.telemetry.failpoints import reach
 from postroom.text import one_line
 
+Result = TypeVar("Result")
 PAUSE_SECONDS = 0.2
 """Between two tries to settle while the database is away."""
 
@@ -70,6 +70,20 @@ class Settler:
                 seconds=seconds,
             )
         )
+
+
+async def within(limit: timedelta, call: Awaitable[Result]) -> Result:
+    """Return what the store answers. Raises StoreUnavailable when it does not answer in time.
+
+    No call may take longer than the lease allows: what it would answer then is of no use. It may have been carried out all
+    the same: what becomes of that is decided as for any answer that was lost (R21, R22)."""
+    try:
+        async with asyncio.timeout(limit.total_seconds()):
+            return await call
+    except TimeoutError:
+        raise StoreUnavailable(
+            f"The store did not answer within {limit.total_seconds():g} s: look for a lock that is held, or a slow disk."
+        ) from None
 
 
 def all_published(claims: Sequence[Claim], verdicts: Mapping[int, Verdict]) -> bool:

@@ -7,7 +7,6 @@ loss would bury a message travels with nothing beside it in the process. No I/O 
 
 from __future__ import annotations
 
-from asyncio import Task
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -34,8 +33,8 @@ class Suspects:
         self._lanes: dict[int, bool] = {}
         """Lanes with a suspect at their head; True: it travels alone."""
         self._turns = 0
-        self.trip: Task[None] | None = None
-        """The one trip that may carry suspects."""
+        self.under_way = False
+        """Is a batch of suspects under way? There may be one at a time."""
         self.last_try: int | None = None
         """The lane of a message whose next loss would bury it: it goes when nothing else is under way."""
 
@@ -43,7 +42,7 @@ class Suspects:
         """Of these idle lanes, those with suspects whose turn it is: as many as may travel together, or one lane with one that
         travels alone. None while others are under way; and where there is room for one trip only, every other time."""
         theirs = {lane: epoch for lane, epoch in lanes.items() if lane in self._lanes}
-        if not theirs or self.trip is not None:
+        if not theirs or self.under_way:
             return {}
         self._turns += 1
         if room < 2 and len(theirs) < len(lanes) and self._turns % 2:

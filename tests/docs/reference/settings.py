@@ -9,8 +9,7 @@ from dataclasses import MISSING, fields
 from tests.docs.reference.made import explained, first, page, paragraphs, table
 
 import postroom.config.load
-from postroom.config import routes
-from postroom.config.load import SETTINGS
+from postroom.config.load import ROUTE_SETTINGS, SETTINGS
 from postroom.config.parse import URLS, Setting
 from postroom.config.values import Limits, RelayConfig, RouteConfig, Settings, TableNames
 
@@ -27,7 +26,7 @@ def page_of_settings() -> str:
         parts += [f"## `[{section}]`" if section else "## At the top", first(config)]
         parts += [table([["in the file", "in the environment", "default", "meaning"], *rows])]
     return page(
-        "Settings", *paragraphs(postroom.config.load), *parts, "## `[[routes]]`", *_of_routes(routes.SETTINGS.values())
+        "Settings", *paragraphs(postroom.config.load), *parts, "## `[[routes]]`", *_of_routes(ROUTE_SETTINGS.values())
     )
 
 

@@ -42,7 +42,8 @@ def test_with_something_dead_the_exit_code_is_3_and_the_way_on_is_said(desk: Des
     ]
     (line,) = done.err.splitlines()
     assert line.partition(" ERROR ")[2] == (
-        f"postroom.inbox: Message {BAD} (order.paid, key order-8) is dead: NEGATIVE: RejectMessage: a negative amount"
+        f"postroom.inbox: Message {BAD} (order.paid, key order-8) is dead: "
+        "NEGATIVE (business): RejectMessage: a negative amount"
     )
 
 

@@ -14,8 +14,7 @@ from postroom.config.load import load_settings
 from postroom.config.values import RelayConfig, RouteConfig, Settings
 from postroom.contracts.transport import TransportOptions
 from postroom.errors import ConfigError
-from postroom.relay import Route, routes_from
-from postroom.relay.opening import relay_from
+from postroom.relay import Route, relay_from, routes_from
 from postroom.relay.routes import Routes
 from postroom.retry import RetryPolicy
 from postroom.transports import open_publisher

@@ -13,7 +13,7 @@ from tests.servers.mariadb import connect
 
 from postroom.config.values import Settings
 from postroom.contracts.ops import Query
-from postroom.relay.opening import relay_from
+from postroom.relay import relay_from
 from postroom.stores import open_store, open_waker
 from postroom.stores.mysql.url import MySQLUrl
 from postroom.stores.sqlite.url import path_of

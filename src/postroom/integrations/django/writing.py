@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import wraps
@@ -11,6 +10,7 @@ from typing import Any, ClassVar, TypeVar
 
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, close_old_connections, connections, transaction
 
+from postroom.clock import monotonic
 from postroom.config.tables import TableNames
 from postroom.errors import SchemaMismatch
 from postroom.integrations.django.conf import conf
@@ -89,7 +89,7 @@ class _Hint:
         self._connection, self._tables = connection, tables
 
     def __call__(self) -> None:
-        alias, now = self._connection.alias, time.monotonic()
+        alias, now = self._connection.alias, monotonic()
         if now - self.last.get(alias, -THROTTLE_SECONDS) < THROTTLE_SECONDS:
             return
         self.last[alias] = now
