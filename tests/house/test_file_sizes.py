@@ -15,22 +15,11 @@ SHORT = {
     "clock.py": "the two clocks, which everything imports, and tests replace",
     "integrations/django/apps.py": "Django asks for it",
     "integrations/django/migrations/0001_outbox_and_inbox.py": "Django asks for it",
-    "stores/sqlite/doctor.py": "what doctor asks of a store is in its doctor.py, in every store",
+    "stores/sqlite/url.py": "what a URL says is in url.py, in every store",
+    "testing/contracts/schema.py": "the cases of a contract are in the file of its name",
     "transports/nats/doctor.py": "what doctor asks of a transport is in its doctor.py, in every transport",
 }
 """Files that are short for a reason."""
-
-NOT_YET = {
-    "inbox/opening.py",
-    "relay/deadlines.py",
-    "relay/process.py",
-    "stores/postgres/rows.py",
-    "testing/contracts/schema.py",
-}
-"""Short without a reason. This list only ever shrinks."""
-
-TOO_LONG: set[str] = set()
-"""Longer than they should be. This list only ever shrinks."""
 
 
 @cache
@@ -40,13 +29,13 @@ def lines() -> dict[str, int]:
 
 
 def test_no_file_is_too_long() -> None:
-    assert {name for name, count in lines().items() if count > LINES_MAX} <= TOO_LONG
+    assert {name for name, count in lines().items() if count > LINES_MAX} == set()
 
 
 def test_no_file_is_too_short() -> None:
     """A package's `__init__` says what the package is, and may be as short as that."""
     short = {name for name, count in lines().items() if count < LINES_MIN and not name.endswith("__init__.py")}
-    assert short <= SHORT.keys() | NOT_YET
+    assert short == SHORT.keys()
 
 
 @pytest.mark.parametrize("name", SHORT)

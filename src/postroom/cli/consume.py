@@ -127,7 +127,7 @@ async def _consume(
         known_secrets=session.settings.secrets,
     )
     _warn_of_open_secrets(click.get_current_context())
-    async with session.store() as store:
+    async with session.store(with_inbox=True) as store:
         reception = InboxWorker(inbox, store, consumer, concurrency=handlers, grace=grace)
         ending.listen(reception.stop)
         # A job that ends by itself says at once that there is no broker; a service waits for it.

@@ -33,9 +33,9 @@ class DjangoSession(Session):
         self._alias = alias
 
     @asynccontextmanager
-    async def store(self, *, reading: bool = False) -> AsyncIterator[Store]:
+    async def store(self, *, reading: bool = False, with_inbox: bool = False) -> AsyncIterator[Store]:
         """The store, with Django's own transactions for sync handlers."""
-        async with super().store(reading=reading) as inner:
+        async with super().store(reading=reading, with_inbox=with_inbox) as inner:
             # Another --store is not the database that Django's transactions are on.
             if self.settings.store != self.given["store"]:
                 yield inner

@@ -57,7 +57,7 @@ def status(session: Session, as_json: bool) -> None:
 
 
 async def _counts(session: Session) -> Mapping[str, Mapping[DeliveryState, int]]:
-    async with session.store() as store:
+    async with session.store(with_inbox=True) as store:
         return await store.inbox.counts()
 
 
@@ -131,7 +131,7 @@ def _list_known(session: Session, query: KnownQuery, *, as_json: bool) -> None:
 
 
 async def _known(session: Session, query: KnownQuery) -> Sequence[Known]:
-    async with session.store() as store:
+    async with session.store(with_inbox=True) as store:
         return await store.inbox.known(query)
 
 
@@ -152,7 +152,7 @@ def requeue(session: Session, ids: tuple[UUID, ...], dry_run: bool, **wanted: An
 
 
 async def _requeue(session: Session, query: DeadQuery, *, dry_run: bool) -> int | Refusal:
-    async with session.store() as store:
+    async with session.store(with_inbox=True) as store:
         plan = await plan_redelivery(store.inbox, query, look=dry_run)
         if isinstance(plan, Refusal):
             return plan
@@ -201,7 +201,7 @@ def _cells(dead: DeadDelivery) -> list[str]:
 
 
 async def _find(session: Session, query: DeadQuery) -> Sequence[DeadDelivery]:
-    async with session.store() as store:
+    async with session.store(with_inbox=True) as store:
         return await store.inbox.dead(query)
 
 

@@ -61,12 +61,14 @@ class Session:
         return redact(self.url)
 
     @asynccontextmanager
-    async def store(self, *, reading: bool = False) -> AsyncIterator[Store]:
+    async def store(self, *, reading: bool = False, with_inbox: bool = False) -> AsyncIterator[Store]:
         """The store, open, with the tables that this Postroom needs; else SchemaMismatch with the command to type.
 
         A command that only reads (*reading*) may do so in newer tables: a person often has an older command at hand there."""
         must_exist(self.url)
         async with open_store(self.url, tables=self.settings.tables) as store:
+            if with_inbox:
+                _ = store.inbox  # ConfigError where there is none: before anything else is said of the store
             if not store.capabilities.durable:
                 note(f"{self.shown_url} is empty now, and gone when this command ends.")
             try:

@@ -54,8 +54,8 @@ def test_a_hundred_thousand_lines_are_one_transaction(desk: Desk) -> None:
     ("line", "said"),
     [
         ("{", "no JSON"),
-        ("[]", "no JSON object"),
-        ("7", "no JSON object"),
+        ("[]", "not a JSON object"),
+        ("7", "not a JSON object"),
         ("{}", "has no type"),
         ('{"type": 7}', "type is a number; give a text"),
         ('{"type": "a", "id": 7}', "id is a number"),

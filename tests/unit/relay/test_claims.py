@@ -38,6 +38,7 @@ class Answers:
         self.peeks = 0
         self.has_some = False
         self.number = Counts(by_status={}, lag=timedelta(0))
+        self.outbox = self.ops = self
 
     async def claim(
         self, owner: str, lanes: Mapping[int, int], *, limit: int, doubtful: Collection[int], alone: bool
