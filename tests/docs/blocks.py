@@ -92,6 +92,7 @@ KINDS = {
     "settings": Kind("toml"),
     "sql": Kind("sql", may=frozenset({"store"})),
     "picture": Kind("text"),
+    **{f"{name} of the architecture": Kind("text", name, page="docs/architecture.md") for name in ("tree", "layers")},
     **{f"program at {name}": Kind("python", f"server={name}") for name in ("postgres", "mongo")},
     "job at mongo": Kind("python", "server=mongo cleans"),
     **{f"program at {name}": Kind("python", f"server={name}", may=frozenset({"leaves"})) for name in BROKERS},
