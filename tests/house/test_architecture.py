@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from tests.docs.blocks import all_of
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src/postroom"
@@ -16,18 +17,15 @@ FILE = r"[\w/]+\.(?:py|sql)"
 IN_OTHER_FOLDERS = ("docs/", "tests/")
 
 
-def block(name: str) -> list[str]:
-    """The lines of the block of this name."""
-    found = re.search(rf"^```text {name}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-    assert found, name
-    return found[1].splitlines()
+(TREE,) = all_of("tree of the architecture")
+(LAYERS,) = all_of("layers of the architecture")
 
 
 def folders_of_the_page() -> set[str]:
     """The folders in the drawn tree, by their paths below the source's folder."""
     path: list[str] = []
     found = set()
-    for line in block("tree")[1:]:
+    for line in TREE.code.splitlines()[1:]:
         match = re.match(r"((?:│   |    )*)(?:├── |└── )(\w+)/", line)
         assert match, line
         path[len(match[1]) // 4 :] = [match[2]]
@@ -45,7 +43,7 @@ def test_the_tree_has_every_folder_and_no_other() -> None:
 def test_the_layers_are_those_that_are_checked() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     (layers,) = [contract["layers"] for contract in contracts if contract["type"] == "layers"]
-    assert block("layers") == layers
+    assert LAYERS.code.splitlines() == layers
 
 
 def named_files() -> list[str]:
