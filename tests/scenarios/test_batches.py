@@ -42,7 +42,7 @@ def asked(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]
         seen.append((limit, sum(len(claim.messages) for claim in claims)))
         return claims
 
-    monkeypatch.setattr(store, "claim", claim)
+    monkeypatch.setattr(store.outbox, "claim", claim)
     return seen
 
 
@@ -101,7 +101,7 @@ async def test_what_is_claimed_together_up_to_500_is_published_and_settled_toget
         settled.append(sum(len(each.claim.messages) for each in settlements))
         return await settle(settlements, *args, **kwargs)
 
-    monkeypatch.setattr(store, "settle", counting)
+    monkeypatch.setattr(store.outbox, "settle", counting)
     await backlog(store, number=1_500, keyless=True)
     await drain(store, config(batch=500, concurrency=1), Counting(MemoryBroker()))
     claimed = [found for limit, found in asked if found and limit == 500]

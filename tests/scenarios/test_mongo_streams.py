@@ -121,7 +121,7 @@ async def test_without_its_watch_a_relay_sweeps_and_tries_it_again_later(
     async with open_store(url) as store, AsyncMongoClient[dict[str, Any]](url) as client:
         await store.schema.migrate()
         watched = Watched(store)
-        monkeypatch.setattr(store, "watch", watched)
+        monkeypatch.setattr(store.outbox, "watch", watched)
         relay = Relay(store, [Route(to=LocalPublisher(deliver))], config=RelayConfig(poll=timedelta(milliseconds=100)))
         running = asyncio.create_task(relay.run())
         await watched.until(True)

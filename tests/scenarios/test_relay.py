@@ -520,7 +520,7 @@ async def test_a_lone_message_is_found_by_the_first_claim_whatever_its_lane(
         asked += 1
         return await real(*args, **kwargs)
 
-    monkeypatch.setattr(store, "claim", counted)
+    monkeypatch.setattr(store.outbox, "claim", counted)
     publisher = Scripted(lambda *_: needed.append(asked))
     relay = Relay(store, [Route(to=publisher)], config=CONFIG)
     running = asyncio.create_task(relay.run())
@@ -540,14 +540,14 @@ async def test_a_lone_message_is_found_by_the_first_claim_whatever_its_lane(
 async def test_a_settle_that_gives_up_leaves_its_lane_in_doubt() -> None:
     """R10. Nobody knows whether it was carried out."""
 
-    class NeverSettles(MemoryStore):
+    class NeverSettles(MemoryOutbox):
         async def settle(self, *args: Any, **kwargs: Any) -> Mapping[int, Settled]:
             raise StoreUnavailable("nobody answers")
 
         async def renew(self, *args: Any, **kwargs: Any) -> frozenset[int]:
             raise StoreUnavailable("nobody answers")
 
-    store = NeverSettles()
+    store = MemoryStore(NeverSettles())
     await store.outbox.put(messages(1))
     config = replace(CONFIG, lease=timedelta(seconds=1), send_timeout=timedelta(milliseconds=100))
     relay = Relay(store, [Route(to=Scripted(lambda *_: None))], config=config)
