@@ -133,7 +133,7 @@ class RoutePaused:
     error: str = ""
     """What the broker said, in its words."""
     delay: timedelta | None
-    """How long nothing goes this way. None: the route is shut until a person mends it and starts the relay anew."""
+    """How long nothing goes this way. None: the route is shut until a person fixes it and starts the relay again."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -52,8 +52,8 @@ def itself() -> Any:
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (float("nan"), "NaN and infinity are no JSON numbers"),
-        ({"a": [float("inf")]}, "NaN and infinity are no JSON numbers"),
+        (float("nan"), "NaN and infinity are not JSON numbers"),
+        ({"a": [float("inf")]}, "NaN and infinity are not JSON numbers"),
         ({1, 2}, "a set has no spelling in JSON"),
         (b"bytes", "a bytes has no spelling in JSON"),
         (object(), "has no spelling in JSON"),
@@ -91,8 +91,8 @@ def test_what_is_no_json_value_is_refused_with_the_reason(value: Any, reason: st
     [
         (b"", "no JSON"),
         (b"{", "no JSON"),
-        (b"NaN", "NaN is no JSON number"),
-        (b"[Infinity]", "Infinity is no JSON number"),
+        (b"NaN", "NaN is not a JSON number"),
+        (b"[Infinity]", "Infinity is not a JSON number"),
         (b'{"a": 1, "a": 2}', "'a' stands twice"),
         (b"\xff", "no JSON"),
         (b"[" * 100_000, "deeper than 64 levels"),

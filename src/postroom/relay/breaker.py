@@ -176,7 +176,7 @@ class Breaker:
         self._backoff.next()
         self.is_shut = True
         logger.error(
-            "Route %s is shut: %s: %s. Nothing goes this way until a person mends the route, or takes it out, and "
+            "Route %s is shut: %s: %s. Nothing goes this way until a person fixes the route, or takes it out, and "
             "restarts the relay; its messages wait, and no message pays an attempt.",
             self._name,
             away.code,
@@ -251,7 +251,7 @@ class Breakers:
         return bool(away) and all(gate.is_shut for gate in away)
 
     async def open(self, timeout: timedelta) -> None:
-        """Connect to all of them at once. Raises what the first of those says that a person must mend (ConfigError). Whatever
+        """Connect to all of them at once. Raises what the first of those says that a person must fix (ConfigError). Whatever
         it raises, also when it is cancelled, none of them is left open."""
         try:
             opened = await asyncio.gather(*(gate.open(timeout) for gate in self._breakers), return_exceptions=True)

@@ -15,7 +15,7 @@ OUTBOX = {
     "body": "The body, where it is anything else.",
     "content_type": "What the body is.",
     "headers": "The message's own headers, as JSON.",
-    "correlation_id": "What it belongs to, such as a request.",
+    "correlation_id": "What the message belongs to, such as a request.",
     "causation_id": "The message that caused it.",
     "traceparent": "W3C trace context.",
     "idempotency_key": "A name for the effect; unique.",

@@ -98,7 +98,7 @@ DEEP = "[" * 100 + "]" * 100
         (["a.b", "--data", "{amount: 12}"], "no JSON"),
         (["a.b", "--data", "paid"], "Quote it for the shell"),
         (["a.b", "--data", ""], "no JSON"),
-        (["a.b", "--data", "NaN"], "NaN is no JSON number"),
+        (["a.b", "--data", "NaN"], "NaN is not a JSON number"),
         (["a.b", "--data", "1e999"], "infinity"),
         (["a.b", "--data", r'"\ud800"'], "lone surrogate"),
         (["a.b", "--data", '{"a": 1, "a": 2}'], "'a' stands twice"),

@@ -425,7 +425,7 @@ def test_tls_groups_and_nothing_in_hand_are_refused() -> None:
 async def test_a_port_that_is_taken_is_told_in_a_sentence() -> None:
     first = HttpConsumer("http://127.0.0.1:0/hooks", unsigned=True)
     await first.open()
-    with pytest.raises(TransportUnavailable, match=r"Nobody can listen at 127\.0\.0\.1:"):
+    with pytest.raises(TransportUnavailable, match=r"Postroom cannot listen at 127\.0\.0\.1:"):
         await HttpConsumer(first.url, unsigned=True).open()
     await first.close()
 
