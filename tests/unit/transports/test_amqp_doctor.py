@@ -114,7 +114,7 @@ async def test_with_the_management_also_nodes_policies_and_the_queues_of_an_exch
     for words in (
         "'orders' sends what no queue takes to 'rest'",
         "'billing' has max-length=7",
-        "'mailing' is no quorum",
+        "'mailing' is not a quorum",
     ):
         assert any(words in sentence for sentence in found), (words, found)
     assert len(found) == 4

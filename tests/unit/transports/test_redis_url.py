@@ -62,7 +62,7 @@ def test_tls_has_a_scheme_and_files() -> None:
         ("redis://server/1/orders/eu", "write a / in a stream's name as %2F"),
         ("redis://relay:pa/ss@server/orders", "write / as %2F"),
         ("redis://relay:pa#ss@server/orders", "# as %23"),
-        ("redis://server/orders?acks=all", "has the setting 'acks', which is none of wait, waitaof"),
+        ("redis://server/orders?acks=all", "has the setting 'acks', which is not one of wait, waitaof"),
         ("redis://server/orders?wait", "has no value; write wait="),
         ("redis://server/orders?wait=many", "wait=many is not a number from 0 to 100"),
         ("redis://server/orders?waitaof=2", "waitaof=2 is not a number from 0 to 1"),
