@@ -1,6 +1,6 @@
 """The codes of errors: what each means, and what to do. They stand in `last_error_code`, in events, and in `postroom explain`.
 
-A code says what became of a message; the words of the broker or the handler stand beside it. Besides these there are the
+A code says what became of a message; the error adds the words of the broker or the handler. Besides these there are the
 broker's own: `HTTP_` and a status, `NATS_` and a number, and the names that Kafka and SQS give their errors. A redirect
 (`HTTP_3xx`) is never followed: the URL is to be fixed. A handler's `RejectMessage`, `RetryLater` and `ErrorClass` bring
 codes of yours.
@@ -122,7 +122,7 @@ BROKER = {
     "CROSSSLOT": Code("the streams are on several nodes of a cluster", "give them one hash tag"),
     "STRAYS": Code("Redis holds messages for us that never came", WAITS),
 }
-"""What is wrong with the broker, not with the message: the route pauses, and no message pays an attempt."""
+"""What is wrong with the broker, not with the message: the route pauses, and no message spends an attempt."""
 
 INBOX = {
     "NO_EVENT": Code("the delivery is not a CloudEvent: it has no id or no type", "fix the sender"),

@@ -1,6 +1,6 @@
 """A gate before each broker: open, shut for a while when the broker is away, then ajar for one probe.
 
-A broker that is away says nothing about the messages, so none of them pays an attempt for it; and asking it for every
+A broker that is away says nothing about the messages, so none of them spends an attempt for it; and asking it for every
 batch would cost the other routes their time.
 """
 
@@ -176,8 +176,8 @@ class Breaker:
         self._backoff.next()
         self.is_shut = True
         logger.error(
-            "Route %s is shut: %s: %s. Nothing goes this way until a person fixes the route, or takes it out, and "
-            "restarts the relay; its messages wait, and no message pays an attempt.",
+            "Route %s is shut: %s: %s. Nothing goes this way until a person fixes or removes the route and "
+            "restarts the relay; its messages wait, and no message spends an attempt.",
             self._name,
             away.code,
             one_line(away.error),

@@ -195,7 +195,7 @@ class PublisherContract:
     async def test_a_broker_that_is_full_is_unavailable_and_takes_more_when_there_is_room(
         self, rig: Rig, broker: Broker
     ) -> None:
-        """Back-pressure is the broker's state, and no message's fault: the route pauses, and nobody pays an attempt."""
+        """Back-pressure is the broker's state, and no message's fault: the route pauses, and nobody spends an attempt."""
         if not rig.can_be_full:
             pytest.skip("this broker cannot be made full")
         await broker.fill()
