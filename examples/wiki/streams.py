@@ -14,7 +14,7 @@ from postroom import Message
 
 
 def render(message: Message) -> None:
-    """Stream `wiki`: make a page of the text. A macro that nobody knows is an error, which a person has to mend."""
+    """Stream `wiki`: make a page of the text. A macro that nobody knows is an error, which a person has to fix."""
     revision = _revision(message)
     html = re.sub(r"\{\{(\w+)\}\}", _macro, revision["text"])
     wiki.rendered.update_one({"_id": revision["_id"]}, {"$set": {"html": f"<p>{html}</p>"}}, upsert=True)

@@ -42,14 +42,14 @@ def encode(value: Any) -> bytes:
         body = text.encode()
     except UnicodeEncodeError:
         raise InvalidMessage(
-            "The data is no JSON value: a text in it holds a lone surrogate, which no UTF-8 can carry; clean the text first."
+            "The data is not a JSON value: a text in it holds a lone surrogate, which UTF-8 cannot carry; clean the text first."
         ) from None
     except RecursionError:
         raise _too_deep() from None
     except ValueError as exc:
-        raise InvalidMessage(f"The data is no JSON value: {_reason(exc)}.") from None
+        raise InvalidMessage(f"The data is not a JSON value: {_reason(exc)}.") from None
     except TypeError as exc:
-        raise InvalidMessage(f"The data is no JSON value: {exc}.") from None
+        raise InvalidMessage(f"The data is not a JSON value: {exc}.") from None
     if _depth_above(text, DEPTH_MAX):
         raise _too_deep()
     return body
@@ -67,7 +67,7 @@ def decode(body: bytes) -> Any:
     except RecursionError:
         raise _too_deep() from None
     except ValueError as exc:  # UnicodeDecodeError and JSONDecodeError are ValueErrors, as is a number of 5,000 digits
-        raise InvalidMessage(f"The body is no JSON: {exc}.") from None
+        raise InvalidMessage(f"The body is not JSON: {exc}.") from None
     if _depth_above(text, DEPTH_MAX):
         raise _too_deep()
     return value
@@ -95,7 +95,7 @@ def _plain(value: Any) -> Any:
 
 
 def _writer() -> Callable[[Any], str]:
-    """The standard encoder. Its inner one, where there is one, is made once: the outer makes it anew for every value."""
+    """The standard encoder. Its inner one, where there is one, is made once: the outer makes it again for every value."""
     encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
     make: Any = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
@@ -111,7 +111,7 @@ _write = _writer()
 def _reason(exc: ValueError) -> str:
     said = str(exc)
     if "Out of range float" in said:
-        return "NaN and infinity are no JSON numbers; use null or a text"
+        return "NaN and infinity are not JSON numbers; use null or a text"
     return said
 
 
@@ -139,13 +139,13 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(value) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the name {twice!r} stands twice in one object")
+        raise ValueError(f"the name {twice!r} is given twice in one object")
     return value
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 _read = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant).decode
-"""Made once: `json.loads` makes its decoder anew for every value that is read in a way of one's own."""
+"""Made once: `json.loads` makes its decoder again for every value that is read in a way of one's own."""

@@ -33,7 +33,7 @@ def contained() -> Iterator[None]:
     except asyncio.CancelledError as exc:
         if _is_asked_to_end():
             raise
-        raise Escaped("CancelledError: it awaited something that somebody else cancelled") from exc
+        raise Escaped("CancelledError: it awaited a task that other code cancelled") from exc
     except KeyboardInterrupt as exc:
         if _task() is not None:
             raise

@@ -7,7 +7,7 @@ PostroomError
 ├── InvalidMessage (ValueError)       a message breaks a limit; nothing was written
 ├── NotInTransaction                  put was given a handle that would commit by itself
 ├── NotAwaited                        put was called on an async handle, and not awaited before the commit
-├── UnknownHandle (TypeError)         put was given something that is no database handle
+├── UnknownHandle (TypeError)         put was given something that is not a database handle
 ├── StoreError
 │   ├── StoreUnavailable              the database is away, or refuses us           (transient)
 │   ├── SchemaMismatch                the tables are missing, too old or too new
@@ -30,7 +30,7 @@ class PostroomError(Exception):
     """The root: catch this to catch everything Postroom raises on purpose."""
 
     transient = False
-    """May the same call succeed later, with nothing changed by a person?"""
+    """Whether the same call may succeed later, without a change by a person."""
 
     def __init__(self, message: str, **facts: Any) -> None:
         super().__init__(message)
@@ -54,7 +54,7 @@ class MissingDependency(PostroomError, ImportError):
 
 
 class InvalidMessage(PostroomError, ValueError):
-    """A message breaks a limit or is no JSON value: nothing was written."""
+    """A message breaks a limit or is not a JSON value: nothing was written."""
 
 
 class NotInTransaction(PostroomError):
@@ -66,7 +66,7 @@ class NotAwaited(PostroomError):
 
 
 class UnknownHandle(PostroomError, TypeError):
-    """The thing given to `put` is no database handle that Postroom knows."""
+    """The thing given to `put` is not a database handle that Postroom knows."""
 
 
 class StoreError(PostroomError):
@@ -99,4 +99,4 @@ class TransportUnavailable(TransportError):
 
 class TransportRefused(TransportError, ConfigError):
     """What the URL says does not fit the broker: it knows no such user, password, vhost, stream, topic or queue, or there is
-    no host of that name. Waiting does not help: mend the URL, or the broker."""
+    no host of that name. Waiting does not help: fix the URL, or the broker."""

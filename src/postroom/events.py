@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class MessagesPut:
-    """Messages were written in somebody's transaction, which may yet roll back."""
+    """Messages were written in a transaction, which may still roll back."""
 
     count: int
     """How many."""
@@ -124,7 +124,7 @@ class MessageExpired(_OfMessage):
 
 @dataclass(frozen=True, kw_only=True)
 class RoutePaused:
-    """The broker is away, or the route is wrong: nothing goes this way for `delay`, and no message pays an attempt."""
+    """The broker is away, or the route is wrong: nothing goes this way for `delay`, and no message spends an attempt."""
 
     route: str
     """The route's name."""
@@ -133,7 +133,7 @@ class RoutePaused:
     error: str = ""
     """What the broker said, in its words."""
     delay: timedelta | None
-    """How long nothing goes this way. None: the route is shut until a person mends it and starts the relay anew."""
+    """How long nothing goes this way. None: the route is shut until a person fixes it and starts the relay again."""
 
 
 @dataclass(frozen=True, kw_only=True)

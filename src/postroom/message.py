@@ -127,13 +127,13 @@ class Message:
 
     @property
     def data(self) -> Any:
-        """The body as a JSON value; InvalidMessage when it is none."""
+        """Return the body as a JSON value. Raises InvalidMessage when it is not one."""
         if self.body is None:
             raise InvalidMessage(f"Message {self.id} has no body, so it has no data.", id=str(self.id))
         return codec.decode(self.body)
 
     def replace(self, **changes: Any) -> Message:
-        """The same message but for these fields. `data` replaces the body."""
+        """Return this message with other values for these fields. `data` replaces the body."""
         if "data" in changes:
             changes.setdefault("body", None)
         return dataclasses.replace(self, **changes)
@@ -160,7 +160,7 @@ class KeyedMessage(Message):
 
 
 class _FromText:
-    """A field of a message that a store read as text, made when somebody asks for it: most messages are only passed on, and
+    """A field of a message that a store read as text, made when it is asked for: most messages are only passed on, and
     a UUID and a datetime for each of them would be a fifth of what that costs."""
 
     def __init__(self, name: str, text: str, read: Callable[[str], object]) -> None:
@@ -215,8 +215,8 @@ def from_cloudevent(
 ) -> Message:
     """The message that these CloudEvents attributes and this body are; the inverse of `cloudevent`, but for the source.
 
-    An id that is no UUID stands for one that is made of it and of its source, always the same. A time that cannot be read is
-    left to now. InvalidMessage without an id or a type, or with a name that no database can keep: then it is no event of ours.
+    An id that is not a UUID stands for one that is made of it and of its source, always the same. A time that cannot be read is
+    left to now. InvalidMessage without an id or a type, or with a name that no database can keep: then it is not an event.
 
     >>> from_cloudevent({"specversion": "1.0", "id": "7", "source": "shop", "type": "order.paid"}, b"1").type
     'order.paid'
@@ -294,6 +294,6 @@ def as_uuid(value: UUID | str) -> UUID:
         return UUID(value)
     except (ValueError, AttributeError, TypeError):
         raise InvalidMessage(
-            f"Message id {value!r} is no UUID; give one like 018f2c5e-7c1a-7b3e-9d53-2f1f0a6f4c11, or leave it out.",
+            f"Message id {value!r} is not a UUID; give one like 018f2c5e-7c1a-7b3e-9d53-2f1f0a6f4c11, or leave it out.",
             id=value,
         ) from None

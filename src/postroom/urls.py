@@ -89,7 +89,7 @@ def split_scheme(url: str) -> tuple[str, str]:
     """
     match = _SCHEME.match(url)
     if not match or not match[2]:
-        raise ConfigError(f"{redact(url)!r} is no URL; it must start with a scheme, as sqlite:///shop.db does.")
+        raise ConfigError(f"{redact(url)!r} is not a URL; it must start with a scheme, as sqlite:///shop.db does.")
     return match[1].lower(), url[match.end() :]
 
 
@@ -132,7 +132,7 @@ def parse_address(text: str) -> HostPort:
     match = _ADDRESS.fullmatch(text.strip())
     if not match or int(match["port"]) > PORT_MAX:
         raise ConfigError(
-            f"{text[:60]!r} is no address to listen at; write 8080, or 0.0.0.0:8080 for all who can reach it."
+            f"{text[:60]!r} is not an address to listen at; write 8080, or 0.0.0.0:8080 for all who can reach it."
         )
     return HostPort(match["v6"] or match["host"] or LOOPBACK, int(match["port"]))
 

@@ -260,7 +260,7 @@ def test_a_module_that_breaks_while_it_is_loaded_is_told_in_a_sentence(
 ) -> None:
     (tmp_path / "breaks_at_once.py").write_text("1 / 0")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ConfigError, match="cannot be loaded: ZeroDivisionError: division by zero; mend that module"):
+    with pytest.raises(ConfigError, match="cannot be loaded: ZeroDivisionError: division by zero; fix that module"):
         open_publisher("local://breaks_at_once:send")
 
 

@@ -227,7 +227,7 @@ def test_a_receiver_that_is_away_at_start_is_waited_for_and_costs_no_attempt(des
     with desk.started(f"http://127.0.0.1:{port}/hooks") as relay:
         assert relay.stdout is not None
         line = next(line for line in relay.stdout if " is paused: the broker is away" in line)
-        assert "no message pays for that" in line
+        assert "no message spends an attempt" in line
         assert {record["attempts"] for record in desk.records()} == {0}
         with a_receiver(port) as got:
             until(lambda: desk.status()["published"] == 3)

@@ -335,7 +335,7 @@ def test_a_receiver_that_is_gone_shuts_the_route_until_the_relay_is_started_anew
         desk("put", "order.paid", "--key", key)
     out = desk.drain("--concurrency", "1", code=3)
     assert "stopped before all was drained: 3 messages left" in out
-    assert "route default is shut (ENDPOINT_GONE): mend it, or take it out, and restart the relay." in out
+    assert "route default is shut (ENDPOINT_GONE): fix it, or take it out, and restart the relay." in out
     assert {each["attempts"] for each in desk.records()} == {0}
     receiver.answer = lambda _: 204
     desk.drain()
@@ -349,7 +349,7 @@ def test_a_relay_with_a_shut_route_says_so_once_and_in_its_health(desk: Desk, re
     until(lambda: "is shut" in desk.notes.read_text())
     address = desk.notes.read_text().partition("health: http://")[2].partition("/")[0]
     with urllib.request.urlopen(f"http://{address}/livez", timeout=30) as answer:
-        assert "Route default is shut (ENDPOINT_GONE): mend it" in answer.read().decode()
+        assert "Route default is shut (ENDPOINT_GONE): fix it" in answer.read().decode()
     desk("put", "order.paid", "--key", "b")
     assert desk.status()["pending"] == 2  # asked by a process that takes as long as many looks of the relay
     desk.stop(relay)

@@ -125,7 +125,7 @@ def bench(*arguments: str) -> str:
 
 def test_the_chart_is_drawn_from_the_figures_beside_it() -> None:
     run = json.loads((ASSETS / "bench.json").read_text())
-    assert (ASSETS / "bench.svg").read_text() == chart(run), "draw it anew: python -m bench.chart"
+    assert (ASSETS / "bench.svg").read_text() == chart(run), "draw it again: python -m bench.chart"
 
 
 def test_a_chart_shows_peers_by_their_rates_and_the_rest_by_what_they_are_to_their_base() -> None:

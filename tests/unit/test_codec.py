@@ -52,8 +52,8 @@ def itself() -> Any:
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (float("nan"), "NaN and infinity are no JSON numbers"),
-        ({"a": [float("inf")]}, "NaN and infinity are no JSON numbers"),
+        (float("nan"), "NaN and infinity are not JSON numbers"),
+        ({"a": [float("inf")]}, "NaN and infinity are not JSON numbers"),
         ({1, 2}, "a set has no spelling in JSON"),
         (b"bytes", "a bytes has no spelling in JSON"),
         (object(), "has no spelling in JSON"),
@@ -89,15 +89,15 @@ def test_what_is_no_json_value_is_refused_with_the_reason(value: Any, reason: st
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (b"", "no JSON"),
-        (b"{", "no JSON"),
-        (b"NaN", "NaN is no JSON number"),
-        (b"[Infinity]", "Infinity is no JSON number"),
-        (b'{"a": 1, "a": 2}', "'a' stands twice"),
-        (b"\xff", "no JSON"),
+        (b"", "not JSON"),
+        (b"{", "not JSON"),
+        (b"NaN", "NaN is not a JSON number"),
+        (b"[Infinity]", "Infinity is not a JSON number"),
+        (b'{"a": 1, "a": 2}', "'a' is given twice"),
+        (b"\xff", "not JSON"),
         (b"[" * 100_000, "deeper than 64 levels"),
         (b"[" * 65 + b"]" * 65, "deeper than 64 levels"),
-        (b"1" * 5000, "no JSON"),
+        (b"1" * 5000, "not JSON"),
     ],
     ids=lambda value: str(value)[:20],
 )

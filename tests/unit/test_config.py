@@ -178,9 +178,9 @@ def test_tables_are_named_after_their_prefix() -> None:
     "name", ["", "1box", "Box", "box-1", 'box"; DROP TABLE x; --', "box\n", "bøx", "x" * 49, "a.b"]
 )
 def test_a_table_prefix_that_is_no_identifier_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match="is a table prefix that is no identifier"):
+    with pytest.raises(ConfigError, match="is a table prefix that is not an identifier"):
         TableNames(prefix=name)
-    with pytest.raises(ConfigError, match="is a schema that is no identifier"):
+    with pytest.raises(ConfigError, match="is a schema that is not an identifier"):
         TableNames(schema=name)
 
 

@@ -34,7 +34,7 @@ def test_a_cancellation_from_inside_is_a_result() -> None:
         with contained():
             await other
 
-    with pytest.raises(Escaped, match="somebody else cancelled"):
+    with pytest.raises(Escaped, match="other code cancelled"):
         asyncio.run(awaits_what_somebody_cancels())
 
 

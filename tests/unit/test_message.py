@@ -66,7 +66,7 @@ def test_a_message_survives_pickling_and_copying_and_has_a_hash() -> None:
 
 @pytest.mark.parametrize("wrong", ["seven", 7, "", b"x" * 16])
 def test_an_id_that_is_no_uuid_is_refused(wrong: object) -> None:
-    with pytest.raises(InvalidMessage, match="is no UUID"):
+    with pytest.raises(InvalidMessage, match="is not a UUID"):
         Message("order.paid", id=wrong)  # type: ignore[arg-type]  # that is what is tested
 
 

@@ -34,7 +34,10 @@ PARKED = 3
 @click.option("--app", metavar="MODULE:INBOX", required=True, help="Your Inbox, such as shop.billing:inbox.")
 @click.option("--group", metavar="NAME", help="Receivers of one group share the messages. Default: the inbox's name.")
 @click.option(
-    "--prefetch", type=click.IntRange(1, 100_000), metavar="N", help="Messages in hand. Default: the broker's."
+    "--prefetch",
+    type=click.IntRange(1, 100_000),
+    metavar="N",
+    help="Messages in flight at once. Default: the broker's.",
 )
 @click.option(
     "--handlers",

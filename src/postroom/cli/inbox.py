@@ -96,7 +96,7 @@ def list_dead(
     if outcome not in KEPT:
         given = [f"--{name}" for name in ("type", "key", "code") if wanted[name]] + ["--payload"] * payload
         if given:
-            raise click.UsageError(f"{given[0]} is not on record of what is {outcome}: leave it out.")
+            raise click.UsageError(f"{given[0]} is not recorded for messages that are {outcome}: leave it out.")
         _list_known(session, KnownQuery(consumer=wanted["consumer"], outcome=outcome, limit=limit), as_json=as_json)
         return
     query = DeadQuery(**wanted, requeued=outcome == "requeued" or None, limit=limit)

@@ -33,7 +33,7 @@ CODES_TOLD = 3
 )
 @click.option("--type", callback=whole_type, metavar="TYPE", help="Only messages of this type.")
 @click.option("--key", metavar="KEY", help="Only messages with this key.")
-@click.option("--since", callback=before_now, metavar="TIME", help="Only those written since: RFC 3339, or 1h ago.")
+@click.option("--since", callback=before_now, metavar="TIME", help="Only messages written since: RFC 3339, or 1h ago.")
 @click.option(
     "--limit",
     type=click.IntRange(min=1),

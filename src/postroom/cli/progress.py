@@ -73,7 +73,7 @@ class Tally:
     def shut(self) -> Sequence[str]:
         """A sentence for each route that stays paused until a person acts."""
         return [
-            f"route {event.route} is shut ({event.code}): mend it, or take it out, and restart the relay."
+            f"route {event.route} is shut ({event.code}): fix it, or take it out, and restart the relay."
             for event in self.totals.shut
         ]
 
@@ -145,7 +145,9 @@ class LogView:
                 return None  # the relay has logged it, as an error
             case RoutePaused() if event.route not in self._paused:  # each probe in vain says it again
                 self._paused.add(event.route)
-                return f"route {event.route} is paused: {why_paused(event)} ({_said(event)}); no message pays for that"
+                return (
+                    f"route {event.route} is paused: {why_paused(event)} ({_said(event)}); no message spends an attempt"
+                )
             case RouteResumed():
                 self._paused.discard(event.route)
                 return f"route {event.route} goes on: the broker is back"

@@ -27,16 +27,20 @@ CHUNK = 1000
 @store_options
 @click.argument("type", required=False)
 @click.option("--key", help="The ordering key: messages with the same one are delivered in the order written.")
-@click.option("--data", metavar="JSON|@FILE|-", help="What is told, as a JSON value; @FILE reads a file, - stdin.")
-@click.option("--body", metavar="TEXT|@FILE|-", help="What is told, byte for byte, instead of --data.")
-@click.option("--content-type", metavar="TYPE", help="What the body is, such as text/plain. Default: JSON.")
+@click.option("--data", metavar="JSON|@FILE|-", help="The data, as a JSON value; @FILE reads a file, - reads stdin.")
+@click.option("--body", metavar="TEXT|@FILE|-", help="The body, byte for byte, instead of --data.")
+@click.option("--content-type", metavar="TYPE", help="The type of the body, such as text/plain. Default: JSON.")
 @click.option("--id", metavar="UUID", help="The message's id. Default: a new UUIDv7.")
 @click.option("--header", "headers", metavar="NAME=VALUE", multiple=True, help="A header. May be given repeatedly.")
 @click.option("--topic", help="Where it goes. Default: the relay's route decides.")
 @click.option("--aggregate", help="The kind of thing that the key names, such as order.")
-@click.option("--not-before", callback=after_now, metavar="TIME", help="Not sent earlier: RFC 3339, or 10m from now.")
-@click.option("--expires", "expires_at", callback=after_now, metavar="TIME", help="Not sent later: RFC 3339, or 7d.")
-@click.option("--correlation-id", metavar="ID", help="What it belongs to, such as a request.")
+@click.option(
+    "--not-before", callback=after_now, metavar="TIME", help="Earliest time to send it: RFC 3339, or 10m from now."
+)
+@click.option(
+    "--expires", "expires_at", callback=after_now, metavar="TIME", help="Latest time to send it: RFC 3339, or 7d."
+)
+@click.option("--correlation-id", metavar="ID", help="What the message belongs to, such as a request.")
 @click.option("--causation-id", metavar="ID", help="The message that caused it.")
 @click.option("--idempotency-key", metavar="KEY", help="A name for the effect, unique in the outbox.")
 @click.option("--jsonl", metavar="FILE|-", help="Write many: a JSON object a line, all in one transaction.")

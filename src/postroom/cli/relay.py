@@ -54,8 +54,8 @@ LEFT_BEHIND = 3
 @click.option(
     "--preset",
     metavar="NAME",
-    help="Several of these at once: worker (32 a batch, lease 120s, 6 tries) or kafka (500 a batch, 5 tries). "
-    "What is given beside it wins.",
+    help="Sets several options at once: worker (32 a batch, lease 120s, 6 tries) or kafka (500 a batch, 5 tries). "
+    "An option given beside it wins.",
 )
 @click.option(
     "--batch",
@@ -63,7 +63,7 @@ LEFT_BEHIND = 3
     metavar="N",
     help="How many messages one claim takes at most. Default: 32, and more while they go quickly.",
 )
-@click.option("--batch-max", type=int, metavar="N", help="Up to how many a batch grows by itself. Default: 4096.")
+@click.option("--batch-max", type=int, metavar="N", help="How large a batch grows by itself. Default: 4096.")
 @click.option("--concurrency", type=int, metavar="N", help="How many batches are in flight at once. Default: 4.")
 @click.option("--poll", metavar="TIME", help="The longest wait between two looks when there is nothing. Default: 0.5s.")
 @click.option("--send-timeout", metavar="TIME", help="How long a send may take. Default: 2500ms.")

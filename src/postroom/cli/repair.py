@@ -61,7 +61,7 @@ def naming(deed: Deed) -> Callable[[Command], Command]:
 @click.option(
     "--force",
     is_flag=True,
-    help=f"Also what is older than inboxes remember: {format_duration(INBOX_RETENTION_DEFAULT)}, or what inbox_retention says.",
+    help=f"Also messages older than inboxes remember: {format_duration(INBOX_RETENTION_DEFAULT)}, or inbox_retention.",
 )
 def requeue(
     session: Session,
@@ -140,7 +140,7 @@ def discard(
 
 def _refuse_to_ask_nobody(*, as_json: bool) -> None:
     if as_json:
-        raise click.UsageError("With --json nobody is asked: give --yes too, or --dry-run.")
+        raise click.UsageError("--json does not ask: give --yes too, or --dry-run.")
     if sys.stdin is None or not sys.stdin.isatty():
         raise click.UsageError("There is no terminal to ask at: give --yes to discard without asking.")
 

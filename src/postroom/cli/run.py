@@ -74,7 +74,7 @@ def _explained(exc: Exception) -> tuple[int, str]:
         case click.ClickException():
             return FAILED, _ended(exc.format_message())
         case TransportRefused():
-            return FAILED, str(exc)  # not wrong use: it may be right once somebody has mended the broker
+            return FAILED, str(exc)  # not wrong use: it may be right once somebody has fixed the broker
         case ConfigError() | InvalidMessage():
             return WRONG_USE, str(exc)
         case PostroomError():

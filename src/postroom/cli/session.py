@@ -76,7 +76,7 @@ class Session:
             except SchemaMismatch as exc:
                 if not reading or exc.facts.get("version", 0) <= exc.facts.get("needed", 0):
                     raise
-                note(f"{exc} What is shown may not be all.")
+                note(f"{exc} The output may be incomplete.")
             yield store
 
     @contextmanager

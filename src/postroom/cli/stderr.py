@@ -40,7 +40,7 @@ log_level = click.option(
     type=click.Choice(LEVELS),
     default="info",
     metavar="LEVEL",
-    help="What is logged on stderr: debug (drivers too), info, warning or error. Default: info.",
+    help="How much is logged on stderr: debug (drivers too), info, warning or error. Default: info.",
 )
 
 

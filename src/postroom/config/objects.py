@@ -34,7 +34,7 @@ def _imported(module: str, shown: str) -> Any:
         if isinstance(exc, ModuleNotFoundError) and exc.name and f"{module}.".startswith(f"{exc.name}."):
             raise ConfigError(f"{shown} cannot be loaded: {exc}; check the name and PYTHONPATH.") from exc
         raised = (exc.__cause__ or exc) if isinstance(exc, Escaped) else exc
-        raise ConfigError(f"{shown} cannot be loaded: {describe(raised)}; mend that module{_place(raised)}.") from exc
+        raise ConfigError(f"{shown} cannot be loaded: {describe(raised)}; fix that module{_place(raised)}.") from exc
 
 
 def _place(error: BaseException) -> str:

@@ -34,7 +34,7 @@ class TableNames:
         for what, name in {"table prefix": self.prefix, "schema": self.schema}.items():
             if name is not None and not _is_identifier(name):
                 raise ConfigError(
-                    f"{name!r} is a {what} that is no identifier; it must be lower-case letters, digits "
+                    f"{name!r} is a {what} that is not an identifier; it must be lower-case letters, digits "
                     f"and _, {NAME_MAX} of them at most, and not start with a digit.",
                     name=name,
                 )
@@ -46,13 +46,13 @@ class TableNames:
             )
 
     def name(self, part: Part = "") -> str:
-        """The bare name of one table: `outbox_lane`."""
+        """Return the bare name of one table: `outbox_lane`."""
         if part.startswith("inbox") and self.prefix == OUTBOX:
             return part
         return f"{self.prefix}_{part}" if part else self.prefix
 
     def qualified(self, part: Part = "") -> str:
-        """The name of one table as SQL takes it: quoted, with its schema where there is one."""
+        """Return the name of one table as SQL takes it: quoted, with its schema where there is one."""
         name = f'"{self.name(part)}"'
         return f'"{self.schema}".{name}' if self.schema else name
 

@@ -34,10 +34,10 @@ A lease is renewed each third of it, and no send starts that could outlast what 
 lease must hold a whole send, with time to spare for the renewal itself.
 """
 FIRST_BATCH, LARGEST_BATCH = 32, 4_096
-"""Where a batch that nobody set begins, and up to where it grows."""
+"""The size of a batch without a setting: its first one, and the largest to which it grows."""
 MILLISECOND, HOUR = timedelta(milliseconds=1), timedelta(hours=1)
 INBOX_RETENTION_DEFAULT = timedelta(days=30)
-"""For how long an inbox knows a message again, unless it was told otherwise."""
+"""How long an inbox recognises a message, by default."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,7 +58,7 @@ class RelayConfig:
     """How many messages are claimed at once, at most. Default 32 at first, and then as many as go quickly, up to `batch_max`;
     given, it stays as it is; 1 to 10,000."""
     batch_max: int | None = field(default=None, metadata=within(1, 10_000))
-    """Up to how many messages a batch grows by itself. Default 4,096, or `batch` where that is given; 1 to 10,000."""
+    """How large a batch grows by itself. Default 4,096, or `batch` where that is given; 1 to 10,000."""
     poll: timedelta = field(default=timedelta(seconds=0.5), metadata=within(MILLISECOND, HOUR))
     """How long an idle relay waits before it looks again, at most; twice as long where the store tells it of commits.
     Default 0.5 s; 1 ms to 1 h."""
@@ -178,7 +178,7 @@ class RouteConfig:
             raise ConfigError("pattern is empty; write one like order.*, or leave it out for all types.")
 
     def fits(self, type_: str) -> bool:
-        """Does it take messages of this type?"""
+        """Return whether it takes messages of this type."""
         return any(fnmatchcase(type_, pattern) for pattern in self.pattern)
 
     def retry(self, otherwise: RetryPolicy) -> RetryPolicy:
@@ -199,7 +199,7 @@ class Settings:
     to: str | None = field(default=None, repr=False)
     """The URL of the broker. Default none: then it must be given where it is needed."""
     source: str | None = None
-    """CloudEvents' source of what is sent: who says it. Default `postroom`."""
+    """CloudEvents' source of what is sent: who sends it. Default `postroom`."""
     secrets: Secrets = field(default=(), repr=False)
     """What webhooks are signed with, newest first. Default none: they are not signed."""
     public_only: bool = False

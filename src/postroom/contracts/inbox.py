@@ -42,7 +42,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownQuery:
-    """Which of them a person, or the inbox itself, wants. Empty: all of them."""
+    """Which records a person, or the inbox itself, wants. Empty: all of them."""
 
     consumer: str | None = None
     ids: Collection[UUID] = ()
@@ -89,24 +89,25 @@ class Transaction(Protocol):
         """What the handler writes with: the driver's own connection or session; `Outbox.put` takes it."""
 
     async def remember(self, consumer: str, events: Collection[Identity]) -> set[Identity]:
-        """Write down that these are handled; which of them were not before. Waits for whoever handles one of them now."""
+        """Write down that these are handled, and return those that were not before. Waits while another transaction
+        handles one of them."""
 
     async def unbury(self, consumer: str, events: Collection[Identity]) -> None:
-        """These are dead no more."""
+        """Remove these from the dead deliveries."""
 
     def is_whole(self) -> bool:
-        """Is the transaction as it was begun? Not, when the handler ended it, or swallowed an error that broke it."""
+        """Return False if the handler ended the transaction, or swallowed an error that broke it."""
 
     def is_ended(self) -> bool:
-        """Did the handler end the transaction itself: commit, roll back, or close the handle? Then what it wrote, and the
-        row that says so, may be committed."""
+        """Return True if the handler ended the transaction itself: commit, rollback, or a closed handle. Then its effects and
+        the row of the inbox may be committed."""
 
     def is_away(self) -> bool:
-        """Did the connection break? Then that was the database, not the handler. One that the handler closed did not break."""
+        """Return True if the connection broke, which is not the fault of the handler. Closed by the handler is not broken."""
 
 
 class BlockingTransaction(Protocol):
-    """The same for sync handlers, used in one thread."""
+    """A `Transaction` for sync handlers, used in one thread."""
 
     @property
     def handle(self) -> Any: ...
@@ -121,32 +122,32 @@ class InboxStore(Protocol):
     """What was handled, and what failed. Everything raises StoreUnavailable while the database is away."""
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]:
-        """Begin one, for async handlers. What a handler raises inside comes out as it is, after the rollback."""
+        """Begin a transaction for async handlers. An error raised inside comes out unchanged, after the rollback."""
 
     def blocking(self) -> AbstractContextManager[BlockingTransaction]:
-        """Begin one, for sync handlers: called in a thread."""
+        """Begin a transaction for sync handlers: call it in a thread."""
 
     async def failed(self, consumer: str, event: Identity, code: str, error: str) -> int:
-        """Count a try that failed, in a transaction of its own; how many there were. 0: it is handled or dead meanwhile.
+        """Count a failed try, in a transaction of its own, and return how many there were; 0 if it is handled or dead by now.
 
-        With the code UNFINISHED it is counted before it begins. How it ends, by this or by `remember`, is not counted again."""
+        With the code UNFINISHED a try is counted before it begins; its end is then not counted again."""
 
     async def bury(self, consumer: str, delivery: Delivery, code: str, error: str, *, committed: bool = False) -> None:
-        """Park the delivery with its bytes, in a transaction of its own. Twice is once. What is handled stays so, unless it
-        is only the handler that *committed* its row too early."""
+        """Keep the delivery as dead, with its bytes, in a transaction of its own. A second call changes nothing. A handled
+        message stays handled, unless *committed* says that the handler committed its row too early."""
 
     async def known(self, query: KnownQuery) -> Sequence[Known]:
-        """What is on record of the messages that match, in the order it was written."""
+        """Return the records of the messages that match, in the order they were written."""
 
     async def dead(self, query: DeadQuery) -> Sequence[DeadDelivery]:
-        """The dead deliveries that match, oldest first."""
+        """Return the dead deliveries that match, oldest first."""
 
     async def requeue(self, query: DeadQuery) -> int:
-        """Let these be handled again, by whoever consumes in that name; with no attempts made. How many."""
+        """Let these be handled again, by a consumer of that name, with no attempts made. Return how many."""
 
     async def counts(self) -> Mapping[str, Mapping[DeliveryState, int]]:
-        """How many messages of each consumer are in each state."""
+        """Return how many messages of each consumer are in each state."""
 
     async def purge(self, consumer: str, before: datetime, *, limit: int = 10_000) -> int:
-        """Forget up to *limit* messages that this consumer handled before this moment; how many. Dead ones stay, and so
-        does what other consumers remember: each has a retention of its own."""
+        """Forget up to *limit* messages that this consumer handled before this moment, and return how many. Dead ones stay.
+        Other consumers keep theirs: each has a retention of its own."""

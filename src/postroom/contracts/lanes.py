@@ -1,7 +1,7 @@
 """Which relay may send which messages.
 
-Keys are spread over *lanes*. A relay takes a lane by lease and gets its *epoch*, a number that only grows. Whoever takes
-the lane over gets the next epoch, and what the earlier owner still had in flight is let go. The rules R1 … R26 behind
+Keys are spread over *lanes*. A relay takes a lane by lease and gets its *epoch*, a number that only grows. The next
+owner gets the next epoch, and what the earlier owner still had in flight is let go. The rules R1 … R26 behind
 each method are explained in `docs/explain/lanes.md`.
 """
 
@@ -38,7 +38,7 @@ class RelayInfo:
     pid: int = 0
     version: str = ""
     process: str = ""
-    """Which process it is, beyond its pid: machine start, namespaces, time of start. Empty: nobody can tell (R5)."""
+    """Which process it is, beyond its pid: machine start, namespaces, time of start. Empty: unknown (R5)."""
     seen_at: datetime | None = None
 
 
@@ -52,10 +52,10 @@ class LaneStore(Protocol):
         """Say that this relay is gone. Its lanes are not touched: release them first."""
 
     async def relays(self) -> Sequence[RelayInfo]:
-        """Every relay on record, with the moment it was last seen."""
+        """Return every relay on record, with the moment it was last seen."""
 
     async def all(self) -> Sequence[Lane]:
-        """Every lane, in order."""
+        """Return every lane, in order."""
 
     async def take(
         self,
@@ -70,18 +70,18 @@ class LaneStore(Protocol):
         """Take up to *limit* lanes that are free, whose lease ran out, or whose owner is among those known to be *gone*
         (R5); each gets the next epoch.
 
-        Whatever an earlier owner still had in flight there is let go in the same transaction: one attempt is added, and
-        *lost* says whether it is retried or buried (R6). Of several of one key the first one's wait is the key's.
+        What an earlier owner still had in flight there is let go in the same transaction: one attempt is added, and
+        *lost* says whether it is retried or buried (R6). A key with several such messages waits as its first one does.
 
-        A message lost this way travels only with its like, and alone from the second loss on (R8). It is buried only if it
-        was alone when it was lost, in a claim that says so: who was lost in company keeps its last attempt."""
+        A message lost this way travels only with other suspects, and alone from the second loss on (R8). It is buried only
+        if it was alone when it was lost, in a claim that says so: a message lost with others keeps its last attempt."""
 
     async def renew(
         self, owner: str, lanes: Mapping[int, int], *, lease: timedelta, now: datetime | None = None
     ) -> frozenset[int]:
-        """Prolong the leases of these lanes (lane to epoch); answer which are still this owner's, at that epoch (R9)."""
+        """Prolong the leases of these lanes (lane to epoch); return those that this owner still has, at that epoch (R9)."""
 
     async def release(self, owner: str, lanes: Mapping[int, int]) -> frozenset[int]:
-        """Give these lanes back, at once free for others; answer which were.
+        """Give these lanes back, at once free for others; return those that were.
 
         A lane with a claim in flight, or of another owner or epoch, stays as it is (R24)."""

@@ -16,7 +16,7 @@ SETTLED: tuple[Status, ...] = ("published", "dead", "expired", "discarded")
 """Discarded is not dead: a dead message may park its key, a discarded one never does (R4)."""
 
 Progress: TypeAlias = Callable[[int], None]
-"""Hears how far something has come."""
+"""Called with how many are done so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Record:
     last_error_code: str | None = None
     last_error: str | None = None
     parked: bool = False
-    """Its key waits for a person: it is the dead head, or stands behind it."""
+    """Its key waits for a person: it is the dead head, or waits behind it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class Query:
     before: int | None = None
     """Only those with a lower seq: with a limit, the next page of a long list."""
     limit: int | None = None
-    """The newest so many."""
+    """At most this many, the newest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,25 +74,25 @@ class OpsStore(Protocol):
     """What a person asks and does."""
 
     async def counts(self, *, now: datetime | None = None) -> Counts:
-        """How many messages are in each status, and the lag."""
+        """Return how many messages are in each status, and the lag."""
 
     async def find(self, query: Query) -> Sequence[Record]:
-        """The messages that match, oldest first."""
+        """Return the messages that match, oldest first."""
 
     async def ids_between(self, first: UUID, last: UUID, *, limit: int) -> Sequence[UUID]:
-        """Up to *limit* ids of messages from the first to the last one, both included, in order: a person typed the beginning
-        of one."""
+        """Return up to *limit* ids of messages from *first* to *last*, both included, in order: for an id whose beginning
+        a person typed."""
 
     async def requeue(self, query: Query, *, told: Progress | None = None) -> int:
-        """Put dead and failed messages back to pending, attempts 0, same id; answer how many (R25).
+        """Put dead and failed messages back to pending, attempts 0, same id; return how many (R25).
 
-        A thousand in a transaction, from the oldest on: if it ends in between, what was done stays done. *told* hears after
-        each how many there were. What was written after it began is not meant.
+        A thousand in a transaction, oldest first: if it ends in between, what was done stays done. *told* is called with the
+        number after each transaction. Messages written after it began are left out.
 
         Messages in flight, and those of any other status, stay as they are. A parked key moves again when the last
         dead message that parks it is requeued or discarded."""
 
     async def discard(self, query: Query, *, now: datetime | None = None, told: Progress | None = None) -> int:
-        """Settle dead, failed and pending messages as discarded; answer how many. Those in flight stay as they are.
+        """Settle dead, failed and pending messages as discarded; return how many. Those in flight stay as they are.
 
         A thousand in a transaction, as `requeue` does."""

@@ -9,7 +9,7 @@
 ```
 
 Keys are spread over *lanes*. A relay takes a lane by lease and gets its *epoch*, a number that only grows; it claims
-messages of its lanes, sends them, and settles the claim. The claim row is the fence: whoever takes the lane over
+messages of its lanes, sends them, and settles the claim. The claim row is the fence: taking the lane over
 deletes it, and a settle that does not find it changes nothing. The rules R1 … R25 behind each method are explained in
 `docs/explain/lanes.md`.
 """
@@ -25,7 +25,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 from postroom.message import Message
 
 ALONE_FROM = 2
-"""A message that was so often in flight when its relay died travels alone (R8)."""
+"""A message that was in flight this often when its relay died travels alone (R8)."""
 ERROR_MAX = 512
 """How many characters of an error's text are kept: enough to see what happened, and a row stays small."""
 
@@ -46,7 +46,7 @@ class Retry:
     code: str
     error: str = ""
     spent: bool = True
-    """Does this count as an attempt? Not when the broker was away: that says nothing about the message."""
+    """Whether this counts as an attempt. It does not when the broker was away: that says nothing about the message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Buried:
     code: str
     error: str = ""
     park: bool = True
-    """Does its key wait until a person requeues or discards it? Else later messages of the key pass it by."""
+    """Whether its key waits until a person requeues or discards it; else later messages of the key pass it by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +101,11 @@ class Claim:
     held: frozenset[str] = frozenset()
     """Keys of it that were waiting behind a failed head; the store looks after them when the claim is settled."""
     emptied: bool = False
-    """The store went a long way for these, to the end of the lane: there is nothing behind them, and no use in another look."""
+    """The scan reached the end of the lane: claiming again would find nothing."""
 
     @property
     def solo(self) -> bool:
-        """Its one message was lost so often that it travels alone."""
+        """Whether its one message was lost so often that it travels alone."""
         return self.lost >= ALONE_FROM
 
 
@@ -117,16 +117,16 @@ class Settlement:
     verdicts: Mapping[int, Verdict]
     """By seq; those of other claims may be among them."""
     is_published: bool = False
-    """Every message of it was confirmed: there is nothing to look at one by one. Only whoever settles can say so cheaply."""
+    """Every message of it was confirmed: there is nothing to look at one by one. Only the relay can say so cheaply."""
 
     @property
     def own_verdicts(self) -> dict[int, Verdict]:
-        """The verdicts on the messages of this claim."""
+        """Return the verdicts on the messages of this claim."""
         return {each.seq: self.verdicts[each.seq] for each in self.claim.messages if each.seq in self.verdicts}
 
     @property
     def stopped_keys(self) -> set[str]:
-        """The keys of it that have to wait from now on: one of their messages failed."""
+        """Return the keys of this claim that wait from now on: one of their messages failed."""
         return {
             claimed.message.key
             for claimed in self.claim.messages
@@ -166,40 +166,40 @@ class OutboxStore(Protocol):
         """Claim up to *limit* messages of these lanes (lane to epoch): committed, open, due (R12), oldest first, and
         fairly over the lanes.
 
-        *doubtful* are those of the lanes of which an answer was lost, to a claim or to a settle. Whoever asks holds nothing
-        there, so a claim of this owner there is an orphan, which nobody would ever settle: it is dropped, untouched (R22).
+        *doubtful* are the lanes whose answer to a claim or a settle was lost. The caller holds nothing there, so a claim of
+        this owner there is an orphan, which would never be settled: it is dropped, untouched (R22).
         This happens behind the lane's lock: where the lost claim's commit is still under way, this one waits for it. And it
         happens in every doubtful lane, also where nothing is claimed.
 
         *alone* says that nothing else is in flight in this process, until the claim is settled: it is kept in the claim, for
-        whoever finds it after a crash (R8).
+        the relay that finds it after a crash (R8).
 
         Only lanes that are this owner's at that epoch, by a lock held to the commit (R11), and that have nothing in
         flight. A key whose head waits for its retry or is parked waits as a whole (R13); a message that is not due yet
         does not hold its key. What is committed late with an earlier seq is found like any other (R15)."""
 
     async def settle(self, settlements: Sequence[Settlement], *, now: datetime | None = None) -> Mapping[int, Settled]:
-        """Record the verdicts of whole claims; answer, by claim id, what came of it (R20, R21, R23).
+        """Record the verdicts of whole claims; return, by claim id, what came of it (R20, R21, R23).
 
         Each claim is fenced by its own row, in the same transaction: without it, nothing of that claim is written.
         A row that a person settled meanwhile keeps that outcome."""
 
     async def peek(self, lanes: Collection[int], *, now: datetime | None = None) -> bool:
-        """Is there anything in these lanes that a claim should look at? One cheap query, for a relay with nothing to do.
+        """Return whether a claim should look at these lanes. One cheap query, for a relay with nothing to do.
 
-        True may turn out to be nothing (a message that has to wait); False is never wrong at that moment."""
+        True may turn out to be wrong (a message that has to wait); False is never wrong at that moment."""
 
     async def watch(self, woken: Callable[[], None]) -> None:
         """Call *woken* once the watch stands, and then when something may have been committed, a message or a change of
         lanes; until cancelled.
 
-        Only a hint, and it may come late, too often or never: what is open decides, and polling stands behind it.
+        Only a hint, and it may come late, too often or never: what is open decides, and the relay polls as well.
         Raises StoreUnavailable when the watch breaks."""
 
 
 def per_lane(limit: int, lanes: int) -> int:
-    """How many messages one claim looks for in each of so many lanes: its fair part, and some where that is next to
-    nothing. Whoever claims asks for lanes that are known to be full by themselves, so that idle ones leave no part unused.
+    """Return how many messages one claim looks for in each of so many lanes: its fair part, and at least four. Full lanes
+    are claimed apart from the others, so that idle lanes leave no part unused.
 
     >>> per_lane(1024, 16), per_lane(1024, 1), per_lane(3, 64), per_lane(1, 64)
     (64, 1024, 3, 1)

@@ -20,7 +20,7 @@ class SchemaStore(Protocol):
     """The tables: made, brought up to date, checked."""
 
     async def migrate(self) -> Migration:
-        """Create the tables, or bring them up to date. Twice is the same as once; of two at once, one waits.
+        """Create the tables, or bring them up to date. A second call changes nothing; of two calls at once, one waits.
 
         Raises SchemaMismatch when they are newer than this Postroom, or were made with another number of lanes."""
 
@@ -28,4 +28,4 @@ class SchemaStore(Protocol):
         """Raise SchemaMismatch, with the command to type, unless the tables are exactly what this Postroom needs."""
 
     async def drop(self) -> None:
-        """Drop the tables, with everything in them. What is not there is passed over."""
+        """Drop the tables, with everything in them. A table that is not there is no error."""

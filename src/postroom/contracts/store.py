@@ -41,14 +41,13 @@ class StoreCapabilities:
     concurrent_writers: bool
     """Two transactions may write at the same time, so that one may commit late with an earlier seq."""
     all_or_none: bool
-    """Messages that are put together are there together, or none of them is; else a crash, or a known id, in between leaves the
-    first ones."""
+    """Messages that are put together are all written or none is; else a crash, or a known id, leaves the first ones."""
     time_precision: timedelta
     """The smallest step of the times it keeps."""
     notices_commits: bool
     """A watch is told of every commit; else only of those after which a waker was called, if the store has one."""
     notices_relays: bool
-    """A watch is told when a relay comes or goes, or a person requeues; else that is seen at the next beat, or poll."""
+    """A watch is told when a relay comes or goes, or a person requeues; else that is seen at the next heartbeat, or poll."""
 
 
 class Store(Protocol):
@@ -79,20 +78,20 @@ class Store(Protocol):
         """What a person asks and does."""
 
     async def close(self) -> None:
-        """Let go of every connection. Twice is fine."""
+        """Close every connection. May be called twice."""
 
     async def __aenter__(self) -> Self: ...
     async def __aexit__(self, *exc: object) -> None: ...
 
 
 class Waker:
-    """Tells relays that something was committed. This one need not: its store notices by itself."""
+    """Tells relays that something was committed. This base class does nothing: its store notices by itself."""
 
     def wake(self) -> None:
-        """Something was committed: look. Never waits, never fails, and many at once are one; any thread may call it."""
+        """Tell relays to look: something was committed. Never waits or fails; many calls are one; any thread may call."""
 
     def close(self) -> None:
-        """Send what is still to be sent, and end. Twice is fine."""
+        """Send what is still to be sent, and end. May be called twice."""
 
     def __enter__(self) -> Self:
         return self

@@ -6,7 +6,7 @@ until it is acknowledged: a receiver that dies without a word loses nothing.
 
 Whose fault is it? The message's: `Rejected`, it is dead at once. The route's (a wrong password, a topic of the URL that is not
 there): TransportRefused at the start, `Unavailable` later. The world's (away, full): TransportUnavailable, `Unavailable`.
-Nobody knows: `Failed`, which alone spends an attempt.
+Unknown: `Failed`, which alone spends an attempt.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class TransportCapabilities:
     largest: int | None = None
     """The largest body in bytes, where the transport itself knows one."""
     topic: str | None = None
-    """Where a message goes that names no topic, and whose route names none; None: nowhere, or it has no topics."""
+    """Where a message goes when neither it nor its route names a topic; None: nowhere, or the transport has no topics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class TransportOptions:
         return frozenset(each.name for each in fields(self) if getattr(self, each.name) != each.default)
 
     def only(self, names: Collection[str]) -> TransportOptions:
-        """The same, asking for nothing but these."""
+        """Return these options with only those in *names* set."""
         return TransportOptions(**{name: getattr(self, name) for name in self.asked if name in names})
 
 
@@ -96,7 +96,7 @@ class Unavailable:
     error: str = ""
     retry_after: timedelta | None = None
     until_told: bool = False
-    """It will not come back by itself: the route is shut until a person starts the relay anew."""
+    """It will not come back by itself: the route is shut until a person starts the relay again."""
 
 
 Outcome: TypeAlias = Sent | Failed | Rejected | Unavailable
@@ -114,26 +114,25 @@ class Envelope(NamedTuple):
 
 
 class Publisher(Protocol):
-    """The sending side of a transport. Opened by `postroom.open_transport(url)`."""
+    """The sending side of a transport. Opened by `postroom.open_publisher(url)`."""
 
     @property
     def capabilities(self) -> TransportCapabilities:
         """What this transport promises."""
 
     async def open(self) -> None:
-        """Connect. Raises TransportUnavailable when the broker is away, which is waited for; TransportRefused when it does not
-        let us in, or the URL names what is not there, and ConfigError when a setting is unsafe: those end a start."""
+        """Connect. Raises TransportUnavailable while the broker is away: the caller waits. Raises TransportRefused when the
+        broker does not let us in or lacks what the URL names, and ConfigError when a setting is unsafe: both end a start."""
 
     async def publish(self, batch: Sequence[Envelope], *, timeout: timedelta) -> Sequence[Outcome]:
-        """Publish the batch and answer, in the same order, what became of each message; within *timeout*.
+        """Publish the batch within *timeout*, and return an outcome for each message, in the order of the batch.
 
-        One message's failure says nothing of another's, but for order: once a message of a key is not Sent, no later
-        one of that key in the batch is sent (it is KEY_STOPPED). What was not begun when the time was up
-        is NOT_STARTED. Never raises for what a broker does; a broken
-        connection is an outcome. An empty batch is an empty answer."""
+        The failure of one message says nothing about another, except for order: once a message of a key is not Sent, no
+        later message of that key in the batch is sent (KEY_STOPPED). A message that was not begun in time is NOT_STARTED.
+        Never raises for what a broker does: a broken connection is an outcome. Returns nothing for an empty batch."""
 
     async def close(self) -> None:
-        """Let go. What was being published is answered first. Twice is fine."""
+        """Close the connection, after every publish under way has its answer. May be called twice."""
 
 
 # ── the receiving side ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -145,7 +144,7 @@ class ConsumerCapabilities:
 
     name: str
     durable: bool
-    """What was published while nobody listened is received later; what was not acknowledged comes again, also after the
+    """What was published without a listener is received later; what was not acknowledged comes again, also after the
     broker's restart."""
     ordered: bool
     """Messages of one key are received in the order they were published, also what comes again after a receiver died:
@@ -155,9 +154,9 @@ class ConsumerCapabilities:
     counts_redeliveries: bool
     """The broker says how often a message was delivered before; else 0 and 1 are told apart, at best."""
     holds: bool = True
-    """What is in hand stays so, however long it takes; else it is lost after a while, and comes again."""
+    """What is in flight stays so, however long it takes; else the broker takes it back after a while, and delivers it again."""
     groups: bool = True
-    """Every group of receivers has every message; else there is one line of messages, for whoever takes from it."""
+    """Every group of receivers has every message; else all receivers share the messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,11 +166,11 @@ class ConsumerOptions:
     group: str | None = None
     """Receivers of one group share the messages; every group has all of them. None: the transport's default, `postroom`."""
     prefetch: int | None = None
-    """How many messages are in hand at once, received and not yet acknowledged. None: the transport's default."""
+    """How many messages are in flight at once, received and not yet acknowledged. None: the transport's default."""
     secrets: tuple[str, ...] = field(default=(), repr=False)
-    """By which a webhook proves who sent it, newest first."""
+    """The secrets by which a webhook proves who sent it, newest first."""
     unsigned: bool = False
-    """Take webhooks that prove nothing: whoever reaches the port may send. Without this, secrets are needed."""
+    """Take webhooks without a signature: anyone who reaches the port may send. Without this, secrets are needed."""
 
     @property
     def asked(self) -> frozenset[str]:
@@ -180,7 +179,7 @@ class ConsumerOptions:
 
 
 class Identity(NamedTuple):
-    """By what an inbox knows an event again. CloudEvents: an id is unique within its source, and only there."""
+    """What an inbox recognises an event by. CloudEvents: an id is unique within its source, and only there."""
 
     source: str
     id: UUID
@@ -188,7 +187,7 @@ class Identity(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Delivery:
-    """A message in hand. Two deliveries of one message are two things."""
+    """A message in flight. Two deliveries of one message are two objects."""
 
     message: Message
     source: str
@@ -198,12 +197,12 @@ class Delivery:
     redelivered: int = 0
     """How often it was delivered before, as far as the broker knows."""
     fault: str | None = None
-    """Why it is none of ours and cannot be handled, in a sentence: no id, no type, broken headers. Its bytes are in the
-    message all the same, and the id is then made up: nobody may tell two such apart by it."""
+    """Why it is not an event and cannot be handled, in a sentence: no id, no type, broken headers. Its bytes are in the
+    message all the same, and the id is made up: do not compare two such messages by it."""
     token: Any = None
-    """The transport's own: what an acknowledgement needs."""
+    """What the transport needs for an acknowledgement."""
     doubtful: bool = False
-    """The broker does not count, and it may have been delivered before: a receiver that died can have had it in hand."""
+    """The broker does not count, and it may have been delivered before: a receiver that died may have had it in flight."""
 
     @property
     def identity(self) -> Identity:
@@ -215,34 +214,35 @@ class Consumer(Protocol):
 
     Every delivery ends by exactly one of `ack`, `nack` and `terminate`. Until then it is this receiver's, however long that
     takes (where it `holds`): where the broker sets a time limit, the consumer prolongs it by itself. Acknowledging a delivery
-    that is lost meanwhile (the connection broke, the partition moved) is no error: it comes again, somewhere."""
+    that is lost meanwhile (the connection broke, the partition moved) is not an error: it is delivered again."""
 
     @property
     def capabilities(self) -> ConsumerCapabilities:
         """What this transport promises."""
 
     async def open(self) -> None:
-        """Connect. Raises TransportUnavailable when the broker is away, which is waited for; TransportRefused when it does not
-        let us in, or what to read from is not there, and ConfigError when a setting is unsafe: those end a start."""
+        """Connect. Raises TransportUnavailable while the broker is away: the caller waits. Raises TransportRefused when the
+        broker does not let us in or lacks what the URL names, and ConfigError when a setting is unsafe: both end a start."""
 
     async def receive(self, limit: int, *, wait: timedelta) -> Sequence[Delivery]:
-        """Up to *limit* messages, as soon as there is one; none when *wait* is over, or the prefetch is used up.
+        """Return up to *limit* messages, as soon as there is one; none when *wait* is over, or the prefetch is used up.
 
-        Messages of one key come in order. Raises TransportUnavailable while the broker is away; call it again, it
-        connects anew. What was in hand before that is lost (it comes again), and `is_lost` says so."""
+        Messages of one key come in order. Raises TransportUnavailable while the broker is away; the next call connects
+        again. What was in flight before is lost (the broker delivers it again), and `is_lost` says so."""
 
     def is_lost(self, delivery: Delivery) -> bool:
-        """Is this delivery known not to be ours any more, so that handling it now is vain, or out of order?"""
+        """Return True if the broker has given this delivery to another receiver, or will. Then do not handle it: that would
+        be a duplicate, or out of order."""
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
-        """These were handled: they are not delivered again. May be lost with the connection; then they come again."""
+        """Acknowledge what was handled: it is not delivered again. If the connection breaks first, it is."""
 
     async def nack(self, delivery: Delivery, *, delay: timedelta = timedelta(0)) -> None:
-        """Not handled: deliver it again, to us or to others, after *delay* or sooner. Where `ordered`, no later message of
-        its key is received before it again."""
+        """Give back what was not handled: the broker delivers it again, to any receiver, after *delay* or sooner. Where
+        `ordered`, no later message of its key is received before it."""
 
     async def terminate(self, delivery: Delivery) -> None:
-        """Never deliver it again: it was put aside elsewhere, or is nothing."""
+        """Tell the broker never to deliver it again: it was put aside elsewhere, or is not a message."""
 
     async def close(self) -> None:
-        """Let go. What is in hand goes back at once, for others. Twice is fine."""
+        """Close the connection. What is in flight goes back at once, to other receivers. May be called twice."""

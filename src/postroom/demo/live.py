@@ -41,7 +41,7 @@ LOOKS: dict[Status, tuple[int, str, str]] = {
 
 
 class Banner(NamedTuple):
-    """The fault that strikes, or how it was mended."""
+    """The fault that strikes, or how it was fixed."""
 
     text: str = ""
     style: str = ""
@@ -69,7 +69,7 @@ class LiveStage(Stage):
     def strike(self, fault: str, now: str = "") -> None:
         self._banner = Banner(f" ✗ {fault}{now and f': {now}'} ", "bold red reverse")
 
-    def mend(self, how: str) -> None:
+    def fix(self, how: str) -> None:
         self._banner = Banner(f" ✓ {how} ", "bold green reverse")
 
     def tell(self, line: Line) -> None:

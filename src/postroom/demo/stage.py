@@ -51,7 +51,7 @@ class Stage:
             _write(f"  !! {fault}{now and f': {now}'}")
         self._fault = fault
 
-    def mend(self, how: str) -> None:
+    def fix(self, how: str) -> None:
         """The fault is over."""
         _write(f"  ok {how}")
 

@@ -41,7 +41,7 @@ async def _a_webhook_fails(world: World) -> None:
     await world.take(Order(6, "grace", 30))
     await world.take(Order(7, "ada", 35))
     await _all_is_done(world)
-    world.stage.mend("the third try worked, and Ada's next order came after it")
+    world.stage.fix("the third try worked, and Ada's next order came after it")
     await world.pause(2)
 
 
@@ -59,7 +59,7 @@ async def _a_relay_is_killed(world: World, first: RelayProcess) -> RelayProcess:
         await world.take(Order(9, "barbara", 15))
         await world.take(Order(10, "ada", 90))
         await world.until(lambda books: _lease_left(books, first) is None, "relay-2 takes the lanes of relay-1")
-    stage.mend("the lease is over: relay-2 took the lanes, and sends order 8 again")
+    stage.fix("the lease is over: relay-2 took the lanes, and sends order 8 again")
     await world.until(lambda books: books.all_done and books.came_again(KILLED), f"order {KILLED} comes again")
     await world.pause(2)
     return second
@@ -82,7 +82,7 @@ async def _a_broker_delivers_twice(world: World) -> None:
     await world.publish((await world.look()).record(DOUBLED).message)
     await world.until(lambda books: books.came_again(DOUBLED), f"order {DOUBLED} comes again")
     await world.pause(2)
-    world.stage.mend("both inboxes knew it: no second bill, no second parcel")
+    world.stage.fix("both inboxes knew it: no second bill, no second parcel")
     await world.pause(2)
 
 
@@ -96,12 +96,12 @@ async def _a_message_is_poison(world: World, relay: RelayProcess) -> None:
     stage.dwell(parked)
     await world.pause(4)
     await relay.tell(refused=None)
-    stage.tell(Line("person", "mends what was wrong with it", style="cyan"))
+    stage.tell(Line("person", "fixes what was wrong with it", style="cyan"))
     await world.pause(2)
     await world.database.store.ops.requeue(Query(ids=[parked.record(POISON).message.id]))
     stage.tell(Line("person", "postroom requeue --status dead", style="cyan"))
     await _all_is_done(world)
-    stage.mend("released: both of Barbara's orders went, in order")
+    stage.fix("released: both of Barbara's orders went, in order")
 
 
 def _only_barbara_waits(books: Books) -> bool:

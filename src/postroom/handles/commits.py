@@ -46,7 +46,7 @@ class Owed:
             _owed.pop(self._transaction, None)
         if now is not self._transaction:
             raise NotInTransaction(
-                "This put was called in a SQLAlchemy transaction that has ended since, so the message would not commit with "
+                "This put was called in a SQLAlchemy transaction that has already ended, so the message would not commit with "
                 "your data: await each put before its transaction ends."
             )
 

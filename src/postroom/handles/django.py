@@ -73,7 +73,7 @@ def django(connection: Any) -> DjangoHandle:
     # Django's proxy for the default cache is of the same class as the one for the default database.
     vendor = getattr(connection, "vendor", None)
     if vendor is None:
-        raise UnknownHandle(f"{connection!r} is Django's, but no database: give django.db.connection.")
+        raise UnknownHandle(f"{connection!r} is Django's, but not a database: give django.db.connection.")
     if vendor not in DIALECTS:
         raise UnknownHandle(
             f"Django is connected to {vendor} here; Postroom writes to {', '.join(DIALECTS)}.", dialect=vendor

@@ -86,7 +86,7 @@ def _driver_error(exc: BaseException) -> tuple[BaseException, str | int | None]:
 def _not_in_this_encoding(error: UnicodeEncodeError) -> StoreError:
     # The driver's own words quote the message.
     return StoreError(
-        f"This connection speaks {error.encoding}, in which not every character of the message can be said: connect with "
+        f"This connection speaks {error.encoding}, which cannot express every character of the message: connect with "
         "client_encoding UTF8 (PostgreSQL) or charset utf8mb4 (MariaDB, MySQL)."
     )
 

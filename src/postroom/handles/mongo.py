@@ -188,7 +188,7 @@ def _duplicate(error: dict[str, Any], messages: Sequence[Message]) -> DuplicateM
     if value not in known:
         return None  # another collection's, by a rule of the user's own
     return DuplicateMessage(
-        f"A message with the {name} {value} is already in the outbox: abort the transaction, and take it for written or give "
+        f"A message with the {name} {value} is already in the outbox: abort the transaction, and treat it as written or give "
         f"the new one another {name}.",
         **{columns[field]: value},
     )
@@ -203,6 +203,6 @@ def _outside(remedy: str) -> str:
 
 def _alone(kind: str) -> str:
     return (
-        f"A {kind} of PyMongo is in no transaction, so the message would not commit with your data: give a session that is in "
-        "one; or, on a server that has none, write your data first, and put with Outbox(without_transactions=True)."
+        f"A {kind} of PyMongo is not in a transaction, so the message would not commit with your data: give a session that is "
+        "in one; or, on a server that has none, write your data first, and put with Outbox(without_transactions=True)."
     )

@@ -9,7 +9,7 @@ from datetime import timedelta
 CORRUPT_PAYLOAD = "CORRUPT_PAYLOAD"
 """The code of a body that does not fit what the handler takes."""
 NO_EVENT = "NO_EVENT"
-"""The code of a delivery that is no CloudEvent."""
+"""The code of a delivery that is not a CloudEvent."""
 NO_HANDLER = "NO_HANDLER"
 """The code of a message that no handler takes, where such are dead."""
 BROKEN_TRANSACTION = "BROKEN_TRANSACTION"

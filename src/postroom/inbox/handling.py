@@ -41,7 +41,7 @@ from postroom.threads import Threads
 BUSY_AGAIN = timedelta(seconds=1)
 ENDED = (
     "the handler ended the transaction itself (commit, rollback, close, or a statement that commits): what it wrote may be "
-    "committed, so look before it is requeued; leave the transaction's end to the inbox"
+    "committed, so check that before you requeue it; let the inbox end the transaction"
 )
 TOLD_MAX = ERROR_MAX - 32
 

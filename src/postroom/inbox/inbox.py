@@ -21,7 +21,7 @@ NAME_MAX = 255
 REPLAY_WINDOW_DEFAULT = timedelta(days=7)
 BATCH_MAX = 10_000
 TYPES_MAX = 1_000
-"""Somebody may put a number into every type."""
+"""How many types are remembered: a sender may put a number into every type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +56,18 @@ class Inbox:
     """
 
     name: str = field(kw_only=False)
-    """Who handles: what was handled in one name is not handled in that name again. It stays the same over restarts."""
+    """The consumer's name. Each message is handled once per name; keep the name over restarts."""
     retry: RetryPolicy = RetryPolicy.WORKER
     errors: Mapped = field(default_factory=dict)
-    """Your own classes of errors: which ones are worth another try, and under which code."""
+    """Your own classes of errors: which ones are tried again, and under which code."""
     guard: Guard = field(default_factory=Table)
-    """How a message is known again. The inbox's own table, unless you say otherwise."""
+    """How a repeated message is recognised. Default: the inbox's own table."""
     unhandled: Literal["skip", "bury"] = "skip"
-    """What becomes of a message that no handler takes: it is acknowledged, or dead for a person."""
+    """What becomes of a message that no handler takes: "skip" acknowledges it, "bury" makes it dead."""
     retention: timedelta = INBOX_RETENTION_DEFAULT
-    """How long it is remembered what was handled."""
+    """How long the inbox remembers what it handled."""
     replay_window: timedelta = REPLAY_WINDOW_DEFAULT
-    """How old a message may be that somebody sends again: the outbox's retention, and the broker's."""
+    """How old a message may be when it is sent again: the outbox's retention, and the broker's."""
     timeout: timedelta | None = None
     """How long an async handler may run: longer is a failed try, HANDLER_TIMEOUT. A sync one cannot be interrupted: it is
     only told of, and counts as it ends. None: as long as it likes."""
@@ -109,7 +109,7 @@ class Inbox:
         return register
 
     def handler_for(self, type_: str) -> Handler | None:
-        """The first handler that takes this type."""
+        """Return the first handler that takes this type."""
         try:
             return self._known[type_]
         except KeyError:

@@ -138,7 +138,9 @@ class Room:
                             await self.shared.acquire()
                             taken += 1
                 except TimeoutError:
-                    log.warning("A message that may have killed its process is not handled alone: others do not end.")
+                    log.warning(
+                        "A message that may have killed its process is not handled alone: other handlers do not end."
+                    )
                 yield
             finally:
                 for _ in range(taken):
@@ -166,6 +168,6 @@ def _since(held: InHand) -> str:
 def _cancelled(held: InHand | None) -> PostroomError:
     at = "" if held is None else f" while it handled {held}"
     return PostroomError(
-        f"A task of the inbox was cancelled{at}, and nobody here asked for it: see who cancels tasks that are not theirs, "
+        f"A task of the inbox was cancelled{at}, but not by the inbox: look for code that cancels other tasks, "
         "such as a handler that cancels the task it runs in."
     )

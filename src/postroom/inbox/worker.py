@@ -92,7 +92,7 @@ class InboxWorker:
         """When something was last done with, in monotonic seconds."""
 
     def stop(self) -> None:
-        """Ask it to end: nothing more is received, what is being handled is finished, the rest goes back to the broker.
+        """Ask it to end: it receives nothing more, finishes what is being handled, and gives the rest back to the broker.
 
         What still runs when the grace period is over is abandoned: rolled back, and not acknowledged."""
         self._stopping.set()
@@ -109,7 +109,7 @@ class InboxWorker:
         return self._opened
 
     async def run(self, *, until_idle: timedelta | None = None) -> Tally:
-        """Receive and handle until `stop`, or until nothing was received for *until_idle* and nothing is in hand."""
+        """Receive and handle until `stop`, or until nothing was received for *until_idle* and nothing is in flight."""
         await self.open()
         try:
             self._tasks.start(self._care())

@@ -93,7 +93,7 @@ class Relaying(Embedded):
             raise ConfigError(
                 'Nowhere to go: give relaying(to="…"), set POSTROOM_TO, or write [[routes]] in postroom.toml.'
             )
-        # What it sends by is made anew for each start: a publisher that was closed is not opened again.
+        # What it sends by is made again for each start: a publisher that was closed is not opened again.
         return lambda: relay_from(settings, name=self._name, listeners=Listeners(EventLogger()))
 
     async def __aexit__(self, *exc: object) -> None:
@@ -128,7 +128,7 @@ def receiving(
         found = load_here(config, settings)
         if not found.store:
             raise ConfigError('No store is named: give receiving(…, store="…"), or set POSTROOM_STORE.')
-        # Both are made anew for each start; here, so that what is wrong with them is told at once.
+        # Both are made again for each start; here, so that what is wrong with them is told at once.
         consumer = partial(
             consumer_for, inbox, source, group=group, prefetch=prefetch, secrets=secrets, unsigned=unsigned,
             known_secrets=found.secrets,

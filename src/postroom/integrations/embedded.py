@@ -19,7 +19,7 @@ log = logging.getLogger("postroom.embedded")
 AGAIN_FIRST, AGAIN_MOST = 0.5, 30.0
 """How many seconds to wait before it is started again: doubling, from the first to the most."""
 STEADY_SECONDS = 60.0
-"""What ran for so long was not broken by its start: the waits begin anew."""
+"""What ran for so long was not broken by its start: the waits begin again."""
 STOP_WITHIN = timedelta(seconds=10)
 CANCEL_SECONDS = 1.0
 
@@ -32,13 +32,13 @@ class Runner(Protocol):
 
 
 Opening: TypeAlias = Callable[[], AbstractAsyncContextManager[Runner]]
-"""Makes a runner, anew for each start."""
+"""Makes a runner, again for each start."""
 
 
 class Embedded:
     """Keeps a runner running in the current event loop: `async with embedded:`.
 
-    Entering reads the settings, and raises ConfigError or MissingDependency for what no waiting would mend; it waits for no
+    Entering reads the settings, and raises ConfigError or MissingDependency for what no waiting would fix; it waits for no
     server. One that is away, tables that are missing, and a bug that ends the runner are logged, and it is started again after
     a while; `live` says how it is. Leaving stops it: what is under way is finished first, for *stop_within* at most. It may be
     entered again afterwards."""
@@ -77,9 +77,7 @@ class Embedded:
             self._runner.stop()
         await asyncio.wait([task], timeout=self._stop_within.total_seconds())
         if not task.done():
-            log.warning(
-                "%s did not end within %s; what it has under way goes again later.", self.what, self._stop_within
-            )
+            log.warning("%s did not end within %s; its work in flight is repeated later.", self.what, self._stop_within)
         while not task.done():
             task.cancel()
             await asyncio.wait([task], timeout=CANCEL_SECONDS)
@@ -121,7 +119,7 @@ class Embedded:
             finally:
                 self._runner = None
         if not self._stopping.is_set():
-            raise RuntimeError("it ended, and nobody had stopped it")
+            raise RuntimeError("it ended without being stopped")
 
     async def _recover(self, exc: Exception, seconds: float) -> None:
         """Say what happened, and wait."""

@@ -112,7 +112,7 @@ def judge(state: StatusSnapshot, failures: Sequence[Failure] = ()) -> list[str]:
         behind = f", and {count(state.counts.parked, 'message')} behind" if state.counts.parked else ""
         are = "is" if state.dead == 1 else "are"
         found.append(
-            f"{count(state.dead, 'message')} {are} dead{behind}: see `postroom list --status dead`, mend the cause, and "
+            f"{count(state.dead, 'message')} {are} dead{behind}: see `postroom list --status dead`, fix the cause, and "
             f"requeue or discard.{_about(failures)}"
         )
     return found
@@ -127,7 +127,7 @@ def judge_inbox(counts: Mapping[str, Mapping[DeliveryState, int]], failures: Seq
     """Say what is wrong with inboxes that look like this, by consumer; and then what to do about the codes in *failures*."""
     found = [
         f"{count(dead, 'message')} of the inbox {consumer} {'is' if dead == 1 else 'are'} dead: see `postroom inbox list "
-        f"--consumer {consumer}`, mend the cause, and requeue."
+        f"--consumer {consumer}`, fix the cause, and requeue."
         for consumer, outcomes in sorted(counts.items())
         if (dead := outcomes.get("dead", 0))
     ]

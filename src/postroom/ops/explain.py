@@ -163,7 +163,7 @@ class _Case:
 
     @property
     def _to_blame(self) -> Record:
-        """Whose error is to be mended for this message to go: the first that parks its key, or else its own."""
+        """Whose error is to be fixed for this message to go: the first that parks its key, or else its own."""
         return next(iter(self._dead_heads), self.record)
 
     def _remedy(self, record: Record, then: str) -> Iterator[str]:
@@ -315,7 +315,7 @@ def _received(known: Known, now: datetime) -> Iterator[str]:
             tries = count(known.attempts, "try")
             yield f"{inbox} gave it up {moment}, after {tries}: {error(known.code, known.error)}."
             requeue = f"`postroom inbox requeue --consumer {known.consumer} {known.id}`"
-            yield f"Run {requeue} once the cause is mended."
+            yield f"Run {requeue} once the cause is fixed."
             yield from advice(known.code, known.error)
         case "requeued":
             yield f"A person let the inbox {known.consumer} handle it again {moment}: a running `postroom consume` takes it."

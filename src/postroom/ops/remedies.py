@@ -20,7 +20,7 @@ def remedy(code: str | None) -> str | None:
     """Return what to do about this code, to stand behind a colon. None: nothing is known, or there is nothing to do.
 
     >>> remedy("HTTP_404"), remedy("TIMEOUT"), remedy("E_OF_YOURS")
-    ('mend the URL, or the receiver', None, None)
+    ('fix the URL, or the receiver', None, None)
     """
     if code is None:
         return None
@@ -36,8 +36,8 @@ def advice(code: str | None, error: str | None, *, waits: bool = False) -> Itera
 
     >>> for sentence in advice("MAX_ATTEMPTS", "HTTP_404: not found"):
     ...     print(sentence)
-    What to do about HTTP_404: mend the URL, or the receiver.
-    What to do about MAX_ATTEMPTS: mend the cause, then requeue.
+    What to do about HTTP_404: fix the URL, or the receiver.
+    What to do about MAX_ATTEMPTS: fix the cause, then requeue.
     """
     if (cause := remedy(last_try := _cause(code, error))) is not None and last_try != code:
         yield f"What to do about {last_try}: {cause}."
@@ -53,7 +53,7 @@ def remedies(failures: Iterable[Failure], *, most: int) -> Iterator[Failure]:
     A message that failed at every try counts for the code of its last try.
 
     >>> list(remedies([("NO_TOPIC", ""), ("MAX_ATTEMPTS", "HTTP_404: no"), ("HTTP_404", "no"), ("MINE", "")], most=1))
-    [('HTTP_404', 'mend the URL, or the receiver')]
+    [('HTTP_404', 'fix the URL, or the receiver')]
     """
     counted = Counter(_cause(*failure) for failure in failures)
     told = [(code, found) for code, _ in counted.most_common() if (found := remedy(code)) is not None]

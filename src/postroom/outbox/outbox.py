@@ -71,7 +71,7 @@ class Outbox:
     @overload
     def put_many(self, handle: Async, messages: Iterable[Message]) -> Coroutine[Any, Any, None]: ...
     def put_many(self, handle: Any, messages: Iterable[Message]) -> Coroutine[Any, Any, None] | None:
-        """Write the messages in this order, a thousand in a round trip. None at all is fine, on a handle that is."""
+        """Write the messages in this order, a thousand in a round trip. The handle is checked even if there are none."""
         taken = handle_for(handle)
         if isinstance(messages, Message) or not isinstance(messages, Iterable):
             raise InvalidMessage(f"put_many takes several messages, not {_a(messages)}: for one there is put.")

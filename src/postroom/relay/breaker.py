@@ -1,6 +1,6 @@
 """A gate before each broker: open, shut for a while when the broker is away, then ajar for one probe.
 
-A broker that is away says nothing about the messages, so none of them pays an attempt for it; and asking it for every
+A broker that is away says nothing about the messages, so none of them spends an attempt for it; and asking it for every
 batch would cost the other routes their time.
 """
 
@@ -176,8 +176,8 @@ class Breaker:
         self._backoff.next()
         self.is_shut = True
         logger.error(
-            "Route %s is shut: %s: %s. Nothing goes this way until a person mends the route, or takes it out, and "
-            "restarts the relay; its messages wait, and no message pays an attempt.",
+            "Route %s is shut: %s: %s. Nothing goes this way until a person fixes or removes the route and "
+            "restarts the relay; its messages wait, and no message spends an attempt.",
             self._name,
             away.code,
             one_line(away.error),
@@ -251,7 +251,7 @@ class Breakers:
         return bool(away) and all(gate.is_shut for gate in away)
 
     async def open(self, timeout: timedelta) -> None:
-        """Connect to all of them at once. Raises what the first of those says that a person must mend (ConfigError). Whatever
+        """Connect to all of them at once. Raises what the first of those says that a person must fix (ConfigError). Whatever
         it raises, also when it is cancelled, none of them is left open."""
         try:
             opened = await asyncio.gather(*(gate.open(timeout) for gate in self._breakers), return_exceptions=True)

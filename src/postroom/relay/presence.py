@@ -18,14 +18,14 @@ BOOT = Path("/proc/sys/kernel/random/boot_id")
 NAMESPACES = (Path("/proc/self/ns/pid"), Path("/proc/self/ns/time"))
 """What decides which processes we see under which number, and how their time of start reads."""
 START = 19
-"""The place of a process's start among the fields of /proc/PID/stat that stand behind its name: field 22 of all."""
+"""The place of a process's start among the fields of /proc/PID/stat after its name: field 22 of all."""
 
 
 class Unseen(Enum):
     """What is known of a process that has no time of start."""
 
     ABSENT = "there is no such process"
-    UNKNOWN = "nobody can tell"
+    UNKNOWN = "it cannot be told"
 
 
 Start: TypeAlias = str | Unseen

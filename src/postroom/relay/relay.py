@@ -106,7 +106,7 @@ class Relay:
         self._broken: BaseException | None = None
 
     def stop(self) -> None:
-        """Ask it to end: nothing more is claimed, what was sent is settled, the lanes are handed back."""
+        """Ask it to end: it claims nothing more, settles what was sent, and hands the lanes back."""
         self._stopping.set()
         self._changed.set()
         self._heartbeat.nudge()
@@ -116,7 +116,7 @@ class Relay:
         await self._run(drain=False)
 
     async def drain(self) -> Drained:
-        """Carry messages until nothing can move without a person; what is left then."""
+        """Carry messages until nothing can move without a person; return what is left then."""
         if self.config.no_route == "wait":
             raise ConfigError(
                 'A drain would not end while messages wait for a route: set no_route = "dead" for it, or run without drain.'
@@ -209,7 +209,7 @@ class Relay:
         """R26: without a heartbeat no lane is kept, and none is given up."""
         if task.cancelled() and not self._stopping.is_set():
             self._broken = self._broken or PostroomError(
-                "The relay's heartbeat was cancelled, by nobody who stopped the relay: start it again, and look for code that "
+                "The relay's heartbeat was cancelled, but the relay was not stopped: start it again, and look for code that "
                 "cancels tasks which are not its own."
             )
             self.stop()

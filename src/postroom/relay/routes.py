@@ -19,16 +19,16 @@ class Route:
 
     to: Publisher
     pattern: str | tuple[str, ...] = "*"
-    """`order.*` fits order.paid; `*` fits all. Of several, one must fit."""
+    """`order.*` fits order.paid; `*` fits all. With several patterns, one must fit."""
     topic: str | None = None
     """Where at the broker; None: the message's own topic, or the transport's default."""
     retry: RetryPolicy = field(default=RetryPolicy.WORKER)
     park: bool = True
-    """After a death, does the key wait for a person? Else later messages pass it by."""
+    """Whether the key of a dead message waits for a person; else later messages pass it by."""
     name: str = "default"
 
     def fits(self, type_: str) -> bool:
-        """Does it take messages of this type?"""
+        """Return whether it takes messages of this type."""
         patterns = (self.pattern,) if isinstance(self.pattern, str) else self.pattern
         return any(fnmatchcase(type_, pattern) for pattern in patterns)
 

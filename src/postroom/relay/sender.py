@@ -90,7 +90,7 @@ class Sender:
             return EXPIRED
         if route is None:
             return unrouted(claimed.message.type, waits=self._no_route_waits, park=self._routes.first.park)
-        return Buried("CORRUPT_PAYLOAD", "the body is no JSON", park=route.park)
+        return Buried("CORRUPT_PAYLOAD", "the body is not JSON", park=route.park)
 
     def _in_rounds(self, parcels: Sequence[Parcel]) -> Sequence[Sequence[Parcel]]:
         """What can go together: of each key, all up to where its route changes. A key is one line, whatever its routes."""
@@ -126,9 +126,7 @@ class Sender:
     async def _publish_to(self, route: Route, parcels: Sequence[Parcel]) -> Sequence[Outcome]:
         gate, topic = self._breakers.of(route), route.topic
         if gate.is_shut:
-            shut = Unavailable(
-                "ROUTE_SHUT", f"route {route.name} is shut until it is mended and the relay is restarted"
-            )
+            shut = Unavailable("ROUTE_SHUT", f"route {route.name} is shut until it is fixed and the relay is restarted")
             return [shut] * len(parcels)
         if len(self._breakers) > 1 and gate.shut_for(monotonic()):
             away = Unavailable("ROUTE_PAUSED", f"the broker of route {route.name} is away")

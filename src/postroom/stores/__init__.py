@@ -84,7 +84,7 @@ def open_waker(url: str, *, tables: TableNames | None = None) -> Waker:
     waker.wake()
     ```
 
-    It is for PostgreSQL, where nobody hears of a commit by itself. On SQLite it does nothing, and need not; on MariaDB and
+    It is for PostgreSQL, which does not tell of a commit by itself. On SQLite it does nothing, and need not; on MariaDB and
     MySQL there is no way to tell anybody, and relays poll.
     """
     from postroom.contracts.store import Waker

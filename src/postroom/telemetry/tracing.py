@@ -1,6 +1,6 @@
 """A message's way as OpenTelemetry spans, where the process uses OpenTelemetry; else each of these costs a look-up.
 
-`create` is the span of a `put`, and its context goes with the message, unchanged for ever; `send`, `receive` and `process`
+`create` is the span of a `put`, and its context goes with the message, unchanged forever; `send`, `receive` and `process`
 link to it. Nothing that goes wrong with a span ever costs a message.
 """
 

@@ -81,7 +81,7 @@ def losses(run: Run) -> Iterator[str]:
         if status is None:
             yield f"{name} is lost: it committed, and the database does not know it."
         elif status == "published" and name not in delivered:
-            yield f"{name} is lost: it stands there as published, and nobody delivered it."
+            yield f"{name} is lost: it is marked as published, but was not delivered."
         elif status in OPEN and not (run.park and name.key in dead):
             yield f"{name} is left behind: it is {status} at the end, and no dead message of its key explains that."
 

@@ -56,7 +56,7 @@ TRANSPORTS = {
 
 
 def open_publisher(url: str, options: TransportOptions | None = None) -> Publisher:
-    """The transport this URL names. It connects when it is opened: `await publisher.open()`.
+    """Return the publisher for this URL. It connects when it is opened: `await publisher.open()`.
 
     Raises ConfigError for a URL it does not know, and for an option that this transport cannot honour."""
     options = options or TransportOptions()
@@ -68,7 +68,7 @@ def open_publisher(url: str, options: TransportOptions | None = None) -> Publish
 
 
 def open_consumer(url: str, options: ConsumerOptions | None = None) -> Consumer:
-    """The receiving side of the transport this URL names. It connects when it is opened: `await consumer.open()`.
+    """Return the consumer for this URL. It connects when it is opened: `await consumer.open()`.
 
     Raises ConfigError for a URL it does not know or nothing can be received from, and for an option it cannot honour."""
     options = options or ConsumerOptions()

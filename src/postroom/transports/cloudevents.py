@@ -40,7 +40,7 @@ def read(event: bytes) -> Structured:
     """The attributes and the data of an event in JSON format; InvalidMessage when it is none."""
     found = codec.decode(event)
     if not isinstance(found, dict):
-        raise InvalidMessage("It is a structured CloudEvent, but no JSON object: send one object with id and type.")
+        raise InvalidMessage("It is a structured CloudEvent, but not a JSON object: send one object with id and type.")
     if "data" in found and "data_base64" in found:
         raise InvalidMessage("It has both data and data_base64: send one of them.")
     attributes = {
@@ -54,7 +54,7 @@ def _body(found: dict[str, Any], content_type: str) -> bytes | None:
         try:
             return base64.b64decode(found["data_base64"], validate=True)
         except (binascii.Error, ValueError, TypeError):
-            raise InvalidMessage("Its data_base64 is no base64: encode the data again.") from None
+            raise InvalidMessage("Its data_base64 is not base64: encode the data again.") from None
     if "data" not in found:
         return None
     data = found["data"]

@@ -99,7 +99,7 @@ class LocalPublisher:
     async def _handle(self, envelope: Envelope, until: float) -> Outcome:
         if self._threads.stuck >= STUCK_MAX:
             return Unavailable(
-                "HANDLERS_STUCK", f"{STUCK_MAX} calls of the handler never returned: mend it, and restart"
+                "HANDLERS_STUCK", f"{STUCK_MAX} calls of the handler never returned: fix it, and restart"
             )
         try:
             async with timeout_at(until):

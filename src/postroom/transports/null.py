@@ -27,7 +27,7 @@ class NullPublisher:
         return TransportCapabilities(name="null", durable=False, ordered=True, batches=True)
 
     async def open(self) -> None:
-        log.warning("null:// throws messages away: they will be marked as published, and nobody will have got them.")
+        log.warning("null:// throws messages away: they will be marked as published, but no receiver gets them.")
 
     async def publish(self, batch: Sequence[Envelope], *, timeout: timedelta) -> Sequence[Outcome]:  # noqa: ARG002 - it never waits
         return [SENT] * len(batch)

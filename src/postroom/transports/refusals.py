@@ -1,4 +1,4 @@
-"""Whose fault is it that no connection could be made: a person's, who must mend a URL or a right, or the world's? Pure."""
+"""Whose fault is it that no connection could be made: a person's, who must fix a URL or a right, or the world's? Pure."""
 
 from __future__ import annotations
 

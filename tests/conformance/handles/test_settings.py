@@ -255,7 +255,7 @@ async def test_the_cache_of_django_is_no_database(sqlite: Sight) -> None:
     async with django_connection(proxy=True)(sqlite.url):
         from django.core.cache import cache
 
-        with pytest.raises(UnknownHandle, match=r"no database: give django\.db\.connection"):
+        with pytest.raises(UnknownHandle, match=r"not a database: give django\.db\.connection"):
             outbox.put(cache, PAID)
 
 

@@ -15,7 +15,7 @@ OUTBOX = {
     "body": "The body, where it is anything else.",
     "content_type": "What the body is.",
     "headers": "The message's own headers, as JSON.",
-    "correlation_id": "What it belongs to, such as a request.",
+    "correlation_id": "What the message belongs to, such as a request.",
     "causation_id": "The message that caused it.",
     "traceparent": "W3C trace context.",
     "idempotency_key": "A name for the effect; unique.",
@@ -24,7 +24,7 @@ OUTBOX = {
     "expires_at": "Past this moment it is not sent any more.",
     "created_at": "When the row was written.",
     "attempts": "Tries made.",
-    "due_at": "Not sent earlier: its own wish, or the wait after a failure.",
+    "due_at": "It is not sent earlier: as it was put, or after a failure.",
     "shelf": "Why an open message is out of the line: `key`, behind its key's held head; `time`, not due yet. On a dead "
     "one, `park`: it holds its key.",
     "lost": "How often it was in flight when a relay died or lost its lease. Such a one travels with its like, then alone.",
@@ -63,7 +63,7 @@ RELAY = {
     "host": "The machine that it runs on.",
     "pid": "Its process there.",
     "version": "Its version of Postroom.",
-    "process": "What tells whether that very process is still there, on that machine. Empty: nobody can tell.",
+    "process": "Tells whether that process is still there, on that machine. Empty: unknown.",
     "seen_at": "When it was last heard of.",
 }
 INBOX = {
@@ -92,7 +92,7 @@ INBOX_DEAD = {
     "code": "Why it was given up, by its code.",
     "error": "And in the handler's words.",
     "dead_at": "When it was given up.",
-    "requeued_at": "When a person requeued it. NULL: nobody did.",
+    "requeued_at": "When a person requeued it. NULL: it was not requeued.",
 }
 TABLES = {
     "outbox": OUTBOX,
@@ -107,7 +107,7 @@ MESSAGES = {
     "status": "`pending`, `sending`, `failed`, `published`, `dead`, `expired` or `discarded`.",
     "owner": "The relay that has it in flight.",
     "locked_at": "When that relay claimed it.",
-    "parked": "Whether its key waits for a person: it is dead, or stands behind a dead one.",
+    "parked": "Whether its key waits for a person: it is dead, or waits behind a dead one.",
     "updated_at": "When it was last settled, tried or written.",
     "published_at": "When it was published.",
 }

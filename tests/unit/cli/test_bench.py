@@ -41,8 +41,8 @@ def test_it_measures_beside_real_messages_and_leaves_them_alone(desk: Desk) -> N
     assert desk.count == 1
     assert in_sqlite(desk.folder / "shop.db") == 0
     assert measured.err.splitlines() == [
-        "Measuring in sqlite:///shop.db, in tables of its own: postroom_bench_outbox and its kin.",
-        "Dropped postroom_bench_outbox and its kin.",
+        "Measuring in sqlite:///shop.db, in tables of its own: postroom_bench_outbox and the tables that belong to it.",
+        "Dropped postroom_bench_outbox and the tables that belong to it.",
     ]
 
 
@@ -128,6 +128,6 @@ def test_an_interruption_drops_the_tables_too(desk: Desk, number: signal.Signals
         finally:
             process.kill()
     assert (process.returncode, out) == (130, "")
-    assert err.splitlines()[-2:] == ["Dropped postroom_bench_outbox and its kin.", "interrupted"]
+    assert err.splitlines()[-2:] == ["Dropped postroom_bench_outbox and the tables that belong to it.", "interrupted"]
     assert in_sqlite(desk.folder / "shop.db") == 0
     assert desk("status").code == 0

@@ -171,7 +171,7 @@ def test_a_job_says_at_once_that_there_is_no_broker(desk: Desk) -> None:
         (["--app", "billing:outbox"], "billing:outbox cannot be loaded: module 'billing' has no attribute 'outbox'"),
         (["--app", "billing:no_inbox"], "billing:no_inbox is a str, not an Inbox"),
         (["--app", "billing"], "billing names nothing: write module:inbox"),
-        (["--app", "broken:inbox"], "broken:inbox cannot be loaded: ZeroDivisionError: division by zero; mend"),
+        (["--app", "broken:inbox"], "broken:inbox cannot be loaded: ZeroDivisionError: division by zero; fix"),
         (["--from", "null://"], "Nothing can be received from null://; give a URL like memory://"),
         (["--from", "carrier-pigeon://home"], "knows no transport carrier-pigeon://"),
         (["--from", "memory://"], "a new broker with nothing in it; name one"),
@@ -231,5 +231,5 @@ def test_what_breaks_inside_your_module_is_told_with_file_and_line(desk: Desk, t
     (desk.folder / "mine.py").write_text(text)
     line = 1 if "no_such_name" in text or text.count("\n") == 1 else 2
     desk("consume", "--from", "memory://x/y", "--app", "mine:inbox").refuses(
-        said, f"mine.py line {line}.", "mend that module", code=2
+        said, f"mine.py line {line}.", "fix that module", code=2
     )

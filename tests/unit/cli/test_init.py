@@ -54,7 +54,7 @@ def test_a_number_of_lanes_that_is_none_is_wrong_use(empty: Desk, lanes: str, sa
 
 
 def test_a_prefix_that_is_no_identifier_is_wrong_use(empty: Desk) -> None:
-    empty("init", "--table-prefix", "x; DROP TABLE y").refuses("no identifier", code=2)
+    empty("init", "--table-prefix", "x; DROP TABLE y").refuses("not an identifier", code=2)
     assert list(empty.folder.iterdir()) == []
 
 
@@ -68,7 +68,7 @@ def test_a_folder_that_is_not_there_is_said(empty: Desk) -> None:
 
 def test_a_file_that_is_no_database_is_said(empty: Desk) -> None:
     (empty.folder / "shop.db").write_text("hello " * 1000)
-    empty("init").refuses("no healthy SQLite database", code=1)
+    empty("init").refuses("not a healthy SQLite database", code=1)
 
 
 def test_programs_are_told_in_json_what_was_made(empty: Desk) -> None:

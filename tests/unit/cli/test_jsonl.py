@@ -53,13 +53,13 @@ def test_a_hundred_thousand_lines_are_one_transaction(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("{", "no JSON"),
+        ("{", "not JSON"),
         ("[]", "not a JSON object"),
         ("7", "not a JSON object"),
         ("{}", "has no type"),
         ('{"type": 7}', "type is a number; give a text"),
         ('{"type": "a", "id": 7}', "id is a number"),
-        ('{"type": "a", "id": "7"}', "no UUID"),
+        ('{"type": "a", "id": "7"}', "not a UUID"),
         ('{"type": "a", "key": true}', "key is true or false"),
         ('{"type": "a", "key": ["x"]}', "key is a list"),
         ('{"type": "a", "headers": ["x"]}', "headers of type list"),
@@ -68,7 +68,7 @@ def test_a_hundred_thousand_lines_are_one_transaction(desk: Desk) -> None:
         ('{"type": "a", "not_before": "2026-11-15T10:00:00"}', "no time zone"),
         ('{"type": "a", "expires_at": 7}', "expires_at is a number"),
         ('{"type": "a", "expires": "1h"}', "'expires' is unknown; there are type, key, data"),
-        ('{"type": "a", "type": "b"}', "'type' stands twice"),
+        ('{"type": "a", "type": "b"}', "'type' is given twice"),
         ('{"type": "a", "data": NaN}', "NaN"),
         ('{"type": "a", "data": "\\ud800"}', "lone surrogate"),
         (f'{{"type": "a", "data": {"[" * 100 + "]" * 100}}}', "deeper than 64"),
@@ -76,7 +76,7 @@ def test_a_hundred_thousand_lines_are_one_transaction(desk: Desk) -> None:
         ('{"type": "a", "idempotency_key": "i"}', "already on line 1"),
         ('{"type": "a", "id": "018F2C5E-7C1A-7B3E-9D53-2F1F0A6F4C11"}', "already on line 1"),
         ("x" * 9_000_000, "longer than"),
-        ("\udcff", "no JSON"),
+        ("\udcff", "not JSON"),
     ],
     ids=lambda value: value[:40].encode("unicode_escape").decode(),
 )

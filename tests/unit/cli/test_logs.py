@@ -125,7 +125,9 @@ def test_what_is_failing_or_handled_is_listed(desk: Desk) -> None:
     assert line.split()[:2] == [str(GOOD), "billing"]
     assert line.endswith("X: no luck")
     assert len(desk("inbox", "list", "--status", "dead").out.splitlines()) == 2
-    desk("inbox", "list", "--status", "failing", "--key", "a").refuses("--key is not on record", code=2)
+    desk("inbox", "list", "--status", "failing", "--key", "a").refuses(
+        "--key is not recorded for messages that are failing", code=2
+    )
 
 
 def test_explain_says_what_an_inbox_did(desk: Desk) -> None:

@@ -96,7 +96,7 @@ def test_a_relay_whose_routes_are_all_shut_says_so() -> None:
     tally = Tally()
     tally(RoutePaused(route="orders", code="ENDPOINT_GONE", delay=None))
     assert tally.state == "shut: a person must act"
-    assert tally.shut == ["route orders is shut (ENDPOINT_GONE): mend it, or take it out, and restart the relay."]
+    assert tally.shut == ["route orders is shut (ENDPOINT_GONE): fix it, or take it out, and restart the relay."]
 
 
 # ── in a log ──
@@ -116,7 +116,7 @@ def test_what_a_person_must_know_is_told_at_once(capsys: pytest.CaptureFixture[s
     assert log(taken, lost, AWAY, AWAY, BACK, DEATH, capsys=capsys) == [
         "took 2 lanes: 2 now",
         "lost 1 lane: 1 now",
-        "route orders is paused: the broker is away (CONNECT_FAILED); no message pays for that",
+        "route orders is paused: the broker is away (CONNECT_FAILED); no message spends an attempt",
         "route orders goes on: the broker is back",
         f"dead letter: order.paid {ID}: MAX_ATTEMPTS: TIMEOUT: no answer",
     ]

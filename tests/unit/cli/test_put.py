@@ -95,21 +95,21 @@ DEEP = "[" * 100 + "]" * 100
         (["a.b", "--header", "x=" + "v" * 2049], "the limit is 2,048"),
         (["a.b", "--header", "nothing"], "has no ="),
         (["a.b", "--header", "x=1", "--header", "x=2"], "given twice"),
-        (["a.b", "--data", "{amount: 12}"], "no JSON"),
+        (["a.b", "--data", "{amount: 12}"], "not JSON"),
         (["a.b", "--data", "paid"], "Quote it for the shell"),
-        (["a.b", "--data", ""], "no JSON"),
-        (["a.b", "--data", "NaN"], "NaN is no JSON number"),
+        (["a.b", "--data", ""], "not JSON"),
+        (["a.b", "--data", "NaN"], "NaN is not a JSON number"),
         (["a.b", "--data", "1e999"], "infinity"),
         (["a.b", "--data", r'"\ud800"'], "lone surrogate"),
-        (["a.b", "--data", '{"a": 1, "a": 2}'], "'a' stands twice"),
+        (["a.b", "--data", '{"a": 1, "a": 2}'], "'a' is given twice"),
         (["a.b", "--data", DEEP], "deeper than 64"),
-        (["a.b", "--data", "[" * 99_000], "no JSON|deeper"),
+        (["a.b", "--data", "[" * 99_000], "not JSON|deeper"),
         (["a.b", "--data", "@nowhere.json"], "nowhere.json"),
         (["a.b", "--data", "@."], "cannot be read"),
         (["a.b", "--data", "1", "--body", "x"], "both given"),
         (["a.b", "--body", "x"], "needs --content-type"),
         (["a.b", "--body", "x", "--content-type", "nonsense"], "content_type"),
-        (["a.b", "--id", "7"], "no UUID"),
+        (["a.b", "--id", "7"], "not a UUID"),
         (["a.b", "--not-before", "2026-11-15T10:00:00"], "add one, as in 2026-11-15T10:00:00Z"),
         (["a.b", "--not-before", "2026-02-30T10:00:00Z"], "is not a valid time"),
         (["a.b", "--not-before", "tomorrow"], "is not a valid time"),
@@ -133,7 +133,7 @@ def test_a_message_that_is_wrong_is_refused_in_one_sentence(desk: Desk, argument
 
 
 def test_bytes_that_are_no_utf_8_are_refused(desk: Desk) -> None:
-    desk("put", "a.b", "--data", '"\udcff"').refuses("no JSON", code=2)
+    desk("put", "a.b", "--data", '"\udcff"').refuses("not a JSON value", code=2)
     desk("put", "a.b", "--key", "\udcff").refuses("lone surrogate", code=2)
     assert desk.count == 0
 

@@ -43,7 +43,7 @@ def test_tables_of_a_later_postroom_are_not_written_to(desk: Desk, command: list
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_a_prefix_that_is_no_identifier_is_refused(desk: Desk, command: list[str]) -> None:
-    desk(*command, "--table-prefix", 'x"; --').refuses("no identifier", code=2)
+    desk(*command, "--table-prefix", 'x"; --').refuses("not an identifier", code=2)
 
 
 def test_the_store_comes_from_postroom_toml_or_another_file(empty: Desk) -> None:

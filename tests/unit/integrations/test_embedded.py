@@ -71,7 +71,7 @@ async def test_a_runner_that_dies_of_a_bug_is_told_and_starts_again(caplog: pyte
     assert bug.levelno == end.levelno == logging.ERROR
     assert bug.getMessage() == "The relay does not run: KeyError: 'lane' It starts again in 0.01 s."
     assert bug.exc_info is not None
-    assert "nobody had stopped it" in end.getMessage()
+    assert "without being stopped" in end.getMessage()
 
 
 async def test_a_server_that_is_away_is_a_warning_in_one_sentence(caplog: pytest.LogCaptureFixture) -> None:

@@ -78,6 +78,6 @@ def test_messages_that_wait_for_a_relay_whose_process_is_gone_are_told() -> None
 def test_what_to_do_about_the_codes_of_dead_messages_is_told() -> None:
     failures = [("HTTP_404", "no"), ("MAX_ATTEMPTS", "HTTP_404: no"), ("MINE", "odd")]
     (found,) = judge(state(OWNED, [RELAY], dead=3), failures)
-    assert found.endswith("requeue or discard. HTTP_404: mend the URL, or the receiver.")
+    assert found.endswith("requeue or discard. HTTP_404: fix the URL, or the receiver.")
     *_, last = judge_inbox({"billing": {"dead": 1}, "mailing": {"dead": 1}}, [("NO_HANDLER", "")])
     assert last.endswith("and requeue. NO_HANDLER: add a handler, then requeue.")

@@ -122,7 +122,7 @@ async def test_a_broken_body_that_was_tried_before_may_have_been_delivered(store
     (dead,) = await put(store, "a")
     relay = await _settle_first(store, TIMEOUT)
     later = NOON + 30 * SECOND
-    await relay.settle(await relay.claim(now=later), Buried("CORRUPT_PAYLOAD", "the body is no JSON"), now=later)
+    await relay.settle(await relay.claim(now=later), Buried("CORRUPT_PAYLOAD", "the body is not JSON"), now=later)
     assert MAYBE in await told(store, dead, now=later)
 
 
@@ -430,8 +430,8 @@ def test_an_explanation_of_a_dead_message_ends_with_the_remedy_of_its_code(code:
 def test_a_message_that_failed_at_every_try_has_the_remedy_of_its_last_try_too() -> None:
     dead = _record(status="dead", attempts=6, last_error_code="MAX_ATTEMPTS", last_error="HTTP_404: not found")
     assert sentences(dead, [dead], NOBODY)[-2:] == [
-        "What to do about HTTP_404: mend the URL, or the receiver.",
-        "What to do about MAX_ATTEMPTS: mend the cause, then requeue.",
+        "What to do about HTTP_404: fix the URL, or the receiver.",
+        "What to do about MAX_ATTEMPTS: fix the cause, then requeue.",
     ]
 
 

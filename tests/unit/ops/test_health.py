@@ -241,7 +241,7 @@ def test_an_owner_lives_while_its_lease_runs_and_it_is_heard_of(
 
 @pytest.mark.parametrize("text", ["", "x", "8080x", "1.2.3.4", "host:", "70000", "[::1", "a b:80", "-1"])
 def test_an_address_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="is no address to listen at; write 8080"):
+    with pytest.raises(ConfigError, match="is not an address to listen at; write 8080"):
         parse_address(text)
 
 
@@ -250,5 +250,5 @@ def test_an_address_is_a_setting_like_others(tmp_path: Path) -> None:
     toml.write_text("[relay]\nhealth = 8081")
     assert load_settings(env={}, toml=toml).relay.health == HostPort("127.0.0.1", 8081)
     assert load_settings(env={"POSTROOM_HEALTH": "0.0.0.0:80"}, toml=toml).relay.health == HostPort("0.0.0.0", 80)
-    with pytest.raises(ConfigError, match="POSTROOM_HEALTH: 'x' is no address"):
+    with pytest.raises(ConfigError, match="POSTROOM_HEALTH: 'x' is not an address"):
         load_settings(env={"POSTROOM_HEALTH": "x"})

@@ -211,7 +211,7 @@ def test_a_route_that_asks_for_what_its_transport_cannot_is_refused_by_name(toml
 
 @pytest.mark.parametrize("url", ["gopher://x", "shop.example"])
 def test_a_route_to_nowhere_that_is_known_is_refused_by_name(url: str) -> None:
-    with pytest.raises(ConfigError, match=r"^route 'mail': .*(knows no transport|is no URL)"):
+    with pytest.raises(ConfigError, match=r"^route 'mail': .*(knows no transport|is not a URL)"):
         routes_from(Settings(routes=(RouteConfig(name="mail", to=url),)))
 
 

@@ -303,7 +303,9 @@ def test_versions_are_read_from_the_servers_greeting(said: str, family: str, is_
     ],
 )
 def test_a_url_that_is_none_is_refused_without_its_password(url: str) -> None:
-    with pytest.raises(ConfigError, match=r"is no MySQL URL: write mysql://user:password@host:3306/database") as caught:
+    with pytest.raises(
+        ConfigError, match=r"is not a MySQL URL: write mysql://user:password@host:3306/database"
+    ) as caught:
         open_store(url)
     assert "secret" not in str(caught.value)
     assert "ret@" not in str(caught.value)
@@ -341,7 +343,7 @@ async def test_what_a_user_may_not_do_is_told_with_the_remedy(store: MySQLStore,
         mariadb_home.sql(f"GRANT SELECT ON {name}.* TO {user}@'127.0.0.1'")
         async with MySQLStore(mariadb_home.url.replace("postroom@", f"{user}@")) as reader:
             assert await reader.ops.find(Query()) == []
-            with pytest.raises(StoreError, match=r"denied.*; grant this user what it lacks") as caught:
+            with pytest.raises(StoreError, match=r"denied.*; grant this user the rights it lacks") as caught:
                 await reader.outbox.put([a_message()])
             assert not isinstance(caught.value, StoreUnavailable | SchemaMismatch)
     finally:

@@ -243,7 +243,7 @@ async def test_a_file_that_is_no_database_is_one_sentence(path: Path) -> None:
     path.write_text("Dear diary, today I wrote no database.\n" * 100)  # noqa: ASYNC240 - it is the test that waits
     async with SQLiteStore(path) as store:
         for ask in (store.schema.migrate, store.schema.check):
-            with pytest.raises(StoreError, match="is no healthy SQLite database") as caught:
+            with pytest.raises(StoreError, match="is not a healthy SQLite database") as caught:
                 await ask()
             assert "\n" not in str(caught.value)
             assert not caught.value.transient

@@ -40,7 +40,7 @@ def forgotten(run: Run) -> Run:
 @pytest.mark.parametrize(
     ("plant", "sentence"),
     [
-        (lambda run: without(run, A3), "k0/3 is lost: it stands there as published, and nobody delivered it."),
+        (lambda run: without(run, A3), "k0/3 is lost: it is marked as published, but was not delivered."),
         (forgotten, "k0/1 is lost: it committed, and the database does not know it."),
         (lambda run: ends(without(run, A3), m3="pending"), "k0/3 is left behind: it is pending at the end"),
         (lambda run: ends(without(run, A3), m3="sending"), "k0/3 is left behind: it is sending at the end"),

@@ -29,8 +29,8 @@ async def name(amqp_url: str) -> AsyncIterator[str]:
         ("topic", True, {}, []),
         ("fanout", True, {}, []),
         ("topic", False, {}, ["is gone after a restart"]),
-        ("direct", True, {"alternate-exchange": "amq.fanout"}, ["hands what no queue takes to 'amq.fanout'"]),
-        ("direct", False, {"alternate-exchange": "x"}, ["is gone after a restart", "hands what no queue takes to 'x'"]),
+        ("direct", True, {"alternate-exchange": "amq.fanout"}, ["sends what no queue takes to 'amq.fanout'"]),
+        ("direct", False, {"alternate-exchange": "x"}, ["is gone after a restart", "sends what no queue takes to 'x'"]),
     ],
 )
 async def test_an_exchange(
@@ -51,13 +51,17 @@ async def test_an_exchange(
         ({"x-queue-type": "quorum", "x-delivery-limit": 5, "x-dead-letter-exchange": "dead"}, True, []),
         ({"x-queue-type": "quorum", "x-max-length": 5, "x-overflow": "reject-publish"}, True, []),
         ({"x-queue-type": "quorum", "x-max-length": 5}, True, ["has max-length=5, which drops its oldest"]),
-        ({}, True, ["is no quorum queue"]),
-        ({"x-queue-type": "classic"}, True, ["is no quorum queue"]),
-        ({}, False, ["is gone after a restart", "is no quorum queue"]),
+        ({}, True, ["is not a quorum queue"]),
+        ({"x-queue-type": "classic"}, True, ["is not a quorum queue"]),
+        ({}, False, ["is gone after a restart", "is not a quorum queue"]),
         (
             {"x-message-ttl": 60000, "x-expires": 3600000},
             True,
-            ["is no quorum queue", "has message-ttl=60000, which drops messages by their age", "has expires=3600000"],
+            [
+                "is not a quorum queue",
+                "has message-ttl=60000, which drops messages by their age",
+                "has expires=3600000",
+            ],
         ),
     ],
 )
@@ -108,9 +112,9 @@ async def test_with_the_management_also_nodes_policies_and_the_queues_of_an_exch
         await asyncio.to_thread(amqp_server.ctl, "set_policy", about, f"^{about}$", json.dumps(definition))
     found = await weaknesses(asked)
     for words in (
-        "'orders' hands what no queue takes to 'rest'",
+        "'orders' sends what no queue takes to 'rest'",
         "'billing' has max-length=7",
-        "'mailing' is no quorum",
+        "'mailing' is not a quorum",
     ):
         assert any(words in sentence for sentence in found), (words, found)
     assert len(found) == 4

@@ -62,14 +62,17 @@ def test_the_server_is_what_every_client_of_rabbitmq_reads(url: str, server: str
         (f"{HOST}/?exchange=orders&queue=orders", "names an exchange and a queue"),
         (f"{HOST}/?routing_key=orders", "has a routing_key but no exchange"),
         (f"{HOST}/?exchange", "'exchange' in .* has no value"),
-        (f"{HOST}/?exchange=a&exchange=b", "exchange stands in .* twice"),
+        (f"{HOST}/?exchange=a&exchange=b", "exchange is given twice in"),
         (f"{HOST}/?topic=orders", "no parameter 'topic'; there are exchange, queue"),
         (f"{HOST}/?queue={'x' * 256}", "longer than 255 bytes"),
-        (f"{HOST}/?heartbeat=0", "heartbeat=0 is no number of seconds"),
-        (f"{HOST}/?heartbeat=soon", "heartbeat=soon is no number of seconds"),
-        (f"{HOST}/?management=broker:15672", "management in .* is no URL of HTTP"),
+        (f"{HOST}/?heartbeat=0", "heartbeat=0 is not a number of seconds"),
+        (f"{HOST}/?heartbeat=soon", "heartbeat=soon is not a number of seconds"),
+        (f"{HOST}/?management=broker:15672", "management in .* is not an HTTP URL"),
         (f"{HOST}/?cafile=/etc/ca.pem", "has cafile, but no TLS: say amqps"),
-        ("amqps://app:s3cret@broker/?no_verify_ssl=1", "no_verify_ssl would give the password to whoever answers"),
+        (
+            "amqps://app:s3cret@broker/?no_verify_ssl=1",
+            "no_verify_ssl would give the password to any server that answers",
+        ),
     ],
 )
 def test_what_is_wrong_is_told_in_a_sentence_without_the_password(url: str, said: str) -> None:

@@ -449,7 +449,7 @@ async def test_a_name_is_blocked_when_one_of_its_addresses_is_inside(
 
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", both)
     outcome = await publish_one(await make_publisher("http://rebinding.example/", public_only=True))
-    assert outcome == Rejected("SSRF_BLOCKED", "rebinding.example leads to 10.0.0.1, which is no public address")
+    assert outcome == Rejected("SSRF_BLOCKED", "rebinding.example leads to 10.0.0.1, which is not a public address")
 
 
 async def test_a_public_name_is_delivered_to_without_showing_the_answer(

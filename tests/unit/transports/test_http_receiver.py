@@ -262,11 +262,11 @@ async def test_only_post_is_taken(serve: Serve, method: str) -> None:
     [
         ({"ce-id": ""}, b"1", 400, "no CloudEvents id"),
         ({"ce-type": ""}, b"1", 400, "no CloudEvents type"),
-        ({"ce-id": "%ff"}, b"1", 400, "no UTF-8"),
-        (STRUCTURED, b"no json", 400, "no JSON"),
-        (STRUCTURED, b"[]", 400, "no JSON object"),
+        ({"ce-id": "%ff"}, b"1", 400, "not UTF-8"),
+        (STRUCTURED, b"no json", 400, "not JSON"),
+        (STRUCTURED, b"[]", 400, "not a JSON object"),
         (STRUCTURED, b'{"id":"1","type":"t","data":1,"data_base64":"MQ=="}', 400, "both data and data_base64"),
-        (STRUCTURED, b'{"id":"1","type":"t","data_base64":"?"}', 400, "no base64"),
+        (STRUCTURED, b'{"id":"1","type":"t","data_base64":"?"}', 400, "not base64"),
         (STRUCTURED, b'{"id":"1","type":"t","x":[]}', 400, "neither text, number"),
         ({"content-type": "application/cloudevents-batch+json"}, b"[]", 415, "format"),
         ({"content-type": "application/cloudevents+avro"}, b"", 415, "format"),
@@ -358,9 +358,9 @@ def test_the_vector_of_standard_webhooks_is_proven() -> None:
         ({"webhook-signature": "v1a,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="}, VECTOR_BODY, KEYS, 0, "not signed"),
         ({"webhook-signature": ""}, VECTOR_BODY, KEYS, 0, "not signed"),
         ({"webhook-id": ""}, VECTOR_BODY, KEYS, 0, "not signed"),
-        ({"webhook-timestamp": "soon"}, VECTOR_BODY, KEYS, 0, "no number"),
-        ({"webhook-timestamp": "9" * 5000}, VECTOR_BODY, KEYS, 0, "no number"),
-        ({"webhook-timestamp": "-1"}, VECTOR_BODY, KEYS, 0, "no number"),
+        ({"webhook-timestamp": "soon"}, VECTOR_BODY, KEYS, 0, "not a number"),
+        ({"webhook-timestamp": "9" * 5000}, VECTOR_BODY, KEYS, 0, "not a number"),
+        ({"webhook-timestamp": "-1"}, VECTOR_BODY, KEYS, 0, "not a number"),
         ({}, VECTOR_BODY, KEYS, 301, "five minutes"),
         ({}, VECTOR_BODY, KEYS, -301, "five minutes"),
     ],
@@ -425,7 +425,7 @@ def test_tls_groups_and_nothing_in_hand_are_refused() -> None:
 async def test_a_port_that_is_taken_is_told_in_a_sentence() -> None:
     first = HttpConsumer("http://127.0.0.1:0/hooks", unsigned=True)
     await first.open()
-    with pytest.raises(TransportUnavailable, match=r"Nobody can listen at 127\.0\.0\.1:"):
+    with pytest.raises(TransportUnavailable, match=r"Postroom cannot listen at 127\.0\.0\.1:"):
         await HttpConsumer(first.url, unsigned=True).open()
     await first.close()
 

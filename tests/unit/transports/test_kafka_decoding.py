@@ -87,9 +87,9 @@ def test_an_event_that_is_all_in_the_value_is_read_as_well() -> None:
     [
         (None, b"hello", "no CloudEvents id and type"),
         ([("ce_id", b"7")], b"hello", "no CloudEvents type"),
-        ([("ce_id", b"\xff"), ("ce_type", b"x")], b"hello", "no UTF-8"),
+        ([("ce_id", b"\xff"), ("ce_type", b"x")], b"hello", "not UTF-8"),
         ([("ce_id", None), ("ce_type", b"x")], None, "no CloudEvents id"),
-        ([("content-type", b"application/cloudevents+json")], b"[]", "no JSON object"),
+        ([("content-type", b"application/cloudevents+json")], b"[]", "not a JSON object"),
         ([("ce_id", 5)], b"hello", "It cannot be read"),
     ],
     ids=["bare", "no type", "broken", "null", "structured", "stranger than that"],

@@ -50,7 +50,7 @@ async def test_every_weakness_of_a_server_is_named_with_its_remedy(own: Callable
     assert [each.partition(":")[0] for each in found] == [
         "appendonly is no",
         "maxmemory-policy is allkeys-lru",
-        "maxlen=100 drops entries that nobody has read yet; leave it out, and trim what all have read.",
+        "maxlen=100 drops entries before they are read; leave it out, and trim what all groups have read.",
         "It has 0 replicas",
     ]
 

@@ -76,8 +76,8 @@ def test_what_messages_have_in_common_is_not_mixed_up() -> None:
     [
         ([b"hello", b"world", b"n", b"1"], "no CloudEvents id and type", b"hello=world\nn=1"),
         ([b"ce_id", b"7", b"data", b"\xff"], "no CloudEvents type", b"\xff"),
-        ([b"ce_id", b"7", b"ce_type", b"\xff", b"data", b"x"], "no UTF-8", b"x"),
-        ([b"\xff", b"7"], "no UTF-8", b"\xff=7"),
+        ([b"ce_id", b"7", b"ce_type", b"\xff", b"data", b"x"], "not UTF-8", b"x"),
+        ([b"\xff", b"7"], "not UTF-8", b"\xff=7"),
     ],
 )
 def test_what_is_no_event_says_why_and_keeps_its_bytes(words: list[bytes], why: str, body: bytes) -> None:

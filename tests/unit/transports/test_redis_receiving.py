@@ -437,11 +437,11 @@ async def test_what_comes_while_it_closes_is_not_in_flight_when_it_is_opened_aga
 
 
 async def test_what_cannot_be_received_from_is_told_when_it_is_opened(redis_url: str, redis_stream: str) -> None:
-    with pytest.raises(ConfigError, match="is no stream to receive from"):
+    with pytest.raises(ConfigError, match="is not a stream to receive from"):
         await RedisConsumer(f"{redis_url}/{redis_stream}?create=off").open()
     post = Post(redis_url, redis_stream)
     await post.do("SET", redis_stream, "text")
-    with pytest.raises(ConfigError, match="is no stream to receive from"):
+    with pytest.raises(ConfigError, match="is not a stream to receive from"):
         await RedisConsumer(f"{redis_url}/{redis_stream}").open()
     with pytest.raises(ConfigError, match="names no stream to receive from"):
         RedisConsumer(redis_url)

@@ -34,9 +34,9 @@ async def test_a_good_queue_has_no_weakness(sqs_url: str, redrive: str) -> None:
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ({"MessageRetentionPeriod": 3600}, "deletes what nobody received after 1h"),
+        ({"MessageRetentionPeriod": 3600}, "deletes unreceived messages after 1h"),
         ({"VisibilityTimeout": 5}, "gives a message to another receiver after 5s"),
-        ({"VisibilityTimeout": 7200}, "hides for 2h what a receiver that died had in hand"),
+        ({"VisibilityTimeout": 7200}, "hides for 2h what a dead receiver had in flight"),
     ],
 )
 async def test_a_weak_setting_is_named_with_its_remedy(

@@ -60,7 +60,7 @@ class Place:
     async def clean(self) -> None:
         """Drop what a run left behind that was killed."""
         await self._drop()
-        say(f"Dropped {self.tables.prefix} and its kin from {self.shown_url}, if they were there.")
+        say(f"Dropped {self.tables.prefix} and the tables that belong to it from {self.shown_url}, if they were there.")
 
     @asynccontextmanager
     async def _tables(self) -> AsyncIterator[None]:
@@ -70,14 +70,16 @@ class Place:
         try:
             async with self.open() as store:
                 await store.schema.migrate()
-            say(f"Measuring in {self.shown_url}, in tables of its own: {self.tables.prefix} and its kin.")
+            say(
+                f"Measuring in {self.shown_url}, in tables of its own: {self.tables.prefix} and the tables that belong to it."
+            )
             yield
         finally:
             if new:
                 self._remove_file()
             else:
                 await self._drop()
-                say(f"Dropped {self.tables.prefix} and its kin.")
+                say(f"Dropped {self.tables.prefix} and the tables that belong to it.")
 
     async def _refuse_what_is_there(self) -> None:
         """Another run's tables are not ours to fill, nor to drop."""

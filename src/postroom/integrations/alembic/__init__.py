@@ -75,7 +75,7 @@ def downgrade(op: Any, *, to: int = 0, tables: TableNames | None = None, lose_me
         return
     if not lose_messages:
         raise ConfigError(
-            "With --sql nobody can look whether the tables of Postroom still hold messages: say "
+            "With --sql Postroom cannot check whether its tables still hold messages: say "
             "downgrade(op, lose_messages=True) if they may be lost."
         )
     script = _script(context, tables, None)

@@ -156,7 +156,7 @@ def _require_empty(connection: Any, tables: TableNames) -> None:
         undelivered = _number(connection, tables.name(), "outcome IS NULL OR outcome = 'dead'")
         if undelivered:
             raise StoreError(
-                f"The outbox holds {count(undelivered, 'message')} that nobody has received yet: let `manage.py postroom relay "
+                f"The outbox holds {count(undelivered, 'message')} still to be delivered: let `manage.py postroom relay "
                 "--drain` carry them, or give them up with `manage.py postroom discard`. The tables are left as they are."
             )
     if tables.name("inbox") in there:

@@ -93,7 +93,7 @@ class SchemaConnection:
                 lock = lock_name(str(self.value("SELECT database()")), self.tables)
                 if not self.value(f"SELECT get_lock('{lock}', {WAIT_SECONDS})"):
                     raise StoreUnavailable(
-                        f"Somebody else who migrates {self.store} does not come to an end: try again when they have."
+                        f"Another migration of {self.store} does not end: try again when it has ended."
                     )
                 try:
                     yield

@@ -219,12 +219,12 @@ def require_transactions(hello: Document, address: MongoUrl) -> None:
 
 
 def closed(address: MongoUrl) -> StoreError:
-    return StoreError(f"The store at {address.shown} is closed: open it anew.")
+    return StoreError(f"The store at {address.shown} is closed: open it again.")
 
 
 def no_url(address: MongoUrl) -> ConfigError:
     return ConfigError(
-        f"{address.shown} is no MongoDB URL: write mongodb://user:password@host:27017/shop?replicaSet=rs0, "
+        f"{address.shown} is not a MongoDB URL: write mongodb://user:password@host:27017/shop?replicaSet=rs0, "
         "with %40 for an @ and %25 for a % in the password.",
         url=address.shown,
     )

@@ -2,7 +2,7 @@
 ClientSession.
 
 MongoDB does not wait for another transaction's document: the write fails at once, and its transaction with it. `remember`
-begins anew then, until the other transaction has ended.
+begins again then, until the other transaction has ended.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Wake-ups by a change stream: MongoDB tells of every commit by itself.
 
-The stream is a hint and the collections are the truth: it begins anew, from now, whenever it broke. So nothing is lost when the
-server has forgotten where it stood (ChangeStreamHistoryLost), the database was dropped, or this user may not watch.
+The stream is a hint and the collections are the truth: it begins again, from now, whenever it broke. So nothing is lost when
+the server has forgotten where it stood (ChangeStreamHistoryLost), the database was dropped, or this user may not watch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ AWAIT_MS = 1_000
 STOP_SECONDS = 2.0
 """How long somebody who stops a watch waits for its end."""
 BUSY, PAUSE_SECONDS = 1_000, 0.05
-"""After so many in a row the stream is left for a moment and begun anew from there: a hint is not worth reading a flood."""
+"""After so many in a row the stream is left for a moment and begun again from there: a hint is not worth reading a flood."""
 
 
 def news(collections: Collections) -> list[Document]:
@@ -80,10 +80,12 @@ async def _read(collections: Collections, woken: Callable[[], None], stopping: a
     except PyMongoError as exc:
         if stopping.is_set():
             return
-        raise StoreUnavailable(f"MongoDB at {where} cannot be watched ({said(exc)}); it is polled meanwhile.") from exc
+        raise StoreUnavailable(
+            f"MongoDB at {where} cannot be watched ({said(exc)}); Postroom polls it meanwhile."
+        ) from exc
     if stopping.is_set():
         return
-    raise StoreUnavailable(f"The watch of MongoDB at {where} has ended; it is polled meanwhile.")
+    raise StoreUnavailable(f"The watch of MongoDB at {where} has ended; Postroom polls it meanwhile.")
 
 
 async def _pass_on(collections: Collections, woken: Callable[[], None], stopping: asyncio.Event) -> bool:

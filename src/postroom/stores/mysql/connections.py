@@ -47,7 +47,7 @@ SESSION = {
 }
 FREEZE = {"mariadb": {"idle_transaction_timeout": "5"}, "mysql": {"wait_timeout": "10"}}
 """A relay that freezes in a transaction loses its locks when the server ends it. MySQL knows no more than a limit for every
-idle connection: those are opened anew."""
+idle connection: those are opened again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class Connections:
 
     async def _take(self, *, begin: bool, fresh: bool, patient: bool) -> Connection:
         if self._closed:
-            raise StoreError(f"The store at {self.shown} is closed: open it anew.")
+            raise StoreError(f"The store at {self.shown} is closed: open it again.")
         while self._idle and not fresh:
             connection = self._idle.pop()
             try:
@@ -213,7 +213,7 @@ class Connections:
         await self._forget()
 
     async def _forget(self) -> None:
-        """Close what is idle: the next one looks for the primary anew."""
+        """Close what is idle: the next one looks for the primary again."""
         idle, self._idle = self._idle, []
         for connection in idle:
             await connection.ensure_closed()

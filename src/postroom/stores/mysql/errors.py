@@ -46,13 +46,13 @@ def translated(exc: BaseException, where: str, tables: TableNames) -> StoreError
     if code in NO_TABLE:
         return missing(where, tables)
     if code in FORBIDDEN:
-        return StoreError(f"The database at {where} refuses: {said}; grant this user what it lacks.")
+        return StoreError(f"The database at {where} refuses: {said}; grant this user the rights it lacks.")
     if code in READ_ONLY:
         return StoreUnavailable(
-            f"The database at {where} is read-only now: {said}; it is waited for. If it stays so, name the primary."
+            f"The database at {where} is read-only now: {said}; Postroom waits. If it stays so, name the primary."
         )
     if code in FULL:
-        return StoreUnavailable(f"The database at {where} cannot write now: {said}; see to its disk and memory.")
+        return StoreUnavailable(f"The database at {where} cannot write now: {said}; check its disk and memory.")
     if code in AWAY or isinstance(exc, OSError):
         return StoreUnavailable(
             f"The database at {where} cannot be used: {said}; check that it runs, the address, the user and the password."

@@ -263,7 +263,7 @@ def _driver() -> Any:
 
 
 def _closed(connections: Connections) -> StoreError:
-    return StoreError(f"The store at {connections.shown} is closed: open it anew.")
+    return StoreError(f"The store at {connections.shown} is closed: open it again.")
 
 
 def _ended() -> StoreError:

@@ -52,7 +52,7 @@ class MySQLSchema:
         ((got,),) = await _rows(connection, "SELECT get_lock(%s, %s)", lock, WAIT_SECONDS)
         if not got:
             raise StoreUnavailable(
-                f"Another `postroom init` of {self._store} does not come to an end: try again when it has."
+                f"Another `postroom init` of {self._store} does not end: try again when it has ended."
             )
         try:
             return await self._migrate(connection)

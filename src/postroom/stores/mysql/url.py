@@ -67,5 +67,5 @@ def _options(given: dict[str, str], shown: str) -> dict[str, Any]:
 
 def _wrong(shown: str) -> ConfigError:
     return ConfigError(
-        f"{shown} is no MySQL URL: write {EXAMPLE}, with %40 for an @ and %25 for a % in the password.", url=shown
+        f"{shown} is not a MySQL URL: write {EXAMPLE}, with %40 for an @ and %25 for a % in the password.", url=shown
     )

@@ -69,7 +69,7 @@ class BlockingConnections:
 
     def _take(self) -> Connection:
         if self._closed:
-            raise StoreError(f"The store at {redact(self._url)} is closed: open it anew.")
+            raise StoreError(f"The store at {redact(self._url)} is closed: open it again.")
         with self._lock:
             while self._idle:
                 if not (connection := self._idle.pop()).closed:

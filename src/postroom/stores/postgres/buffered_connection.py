@@ -56,7 +56,7 @@ def _piece(gen: Generator[Any, Any, Any], wanted: Wait | None, socket: int) -> G
         while True:
             ready = yield wanted
             wanted = gen.send(ready)
-            # Nothing is ready where the driver starts to wait anew, after a cancellation.
+            # Nothing is ready where the driver starts to wait again, after a cancellation.
             if ready and ready & Ready.R and wanted == Wait.R:
                 # libpq reads 16 KiB at a time.
                 while wanted == Wait.R and arrived.poll(0):

@@ -83,7 +83,7 @@ class Claiming:
         self, connection: Connection, lanes: set[int], want: int, at: datetime
     ) -> tuple[dict[int, list[Row]], set[int]]:
         """What may go in lanes where keys wait; and the lanes that want a closer look. A part of what was walked past is
-        taken out of the line, so that it is not walked past for ever."""
+        taken out of the line, so that it is not walked past forever."""
         rows = await self._rows(connection, "walk_past", lanes=sorted(lanes), want=want, reach=WALK_MAX, now=at)
         walked, odd = _sorted_out(rows)
         for lane, line in walked.items():

@@ -101,7 +101,7 @@ class Connections:
     @asynccontextmanager
     async def handling(self) -> AsyncIterator[Connection]:
         """A connection inside a transaction for a handler, whose errors come out as they are. Where a pooler does not carry
-        prepared statements over, the first one fails as if the database was away: whoever handles begins anew."""
+        prepared statements over, the first one fails as if the database was away: whoever handles begins again."""
         connection: Connection | None = None
         try:
             async with self._transaction(self._handlers_turn) as connection:
@@ -126,7 +126,9 @@ class Connections:
 
     def pooled(self) -> StoreUnavailable:
         """What to say to whoever met a prepared statement of another."""
-        return StoreUnavailable(f"PostgreSQL at {self.shown} is behind a pooler: nothing is prepared from now on.")
+        return StoreUnavailable(
+            f"PostgreSQL at {self.shown} is behind a pooler: statements are not prepared from now on."
+        )
 
     @asynccontextmanager
     async def _transaction(
@@ -142,7 +144,7 @@ class Connections:
                         yield connection
             except BaseException as exc:
                 if is_not_now(exc) and blamed.is_ours:
-                    # The next one looks for the primary anew. This one, and those beside it, may never be let write again.
+                    # The next one looks for the primary again. This one, and those beside it, may never be let write again.
                     await connection.close()
                     await self._forget()
                 await self._give_back(connection)
@@ -156,7 +158,7 @@ class Connections:
 
     async def _take(self) -> Connection:
         if self._closed:
-            raise StoreError(f"The store at {self.shown} is closed: open it anew.")
+            raise StoreError(f"The store at {self.shown} is closed: open it again.")
         while self._idle:
             connection = self._idle.pop()
             if not connection.closed and not _has_said_farewell(connection):
@@ -205,7 +207,7 @@ def _checked(url: str) -> str:
     except psycopg.ProgrammingError:
         # What the driver says of it quotes the password.
         raise ConfigError(
-            f"{redact(url)} is no PostgreSQL URL: write postgresql://user:password@host:5432/database, "
+            f"{redact(url)} is not a PostgreSQL URL: write postgresql://user:password@host:5432/database, "
             "with %40 for an @ and %25 for a % in the password.",
             url=redact(url),
         ) from None

@@ -48,14 +48,14 @@ def translated(exc: psycopg.Error, where: str, tables: TableNames) -> StoreError
         case errors.UndefinedTable() | errors.InvalidSchemaName() | errors.UndefinedColumn():
             return missing(where, tables)
         case errors.InsufficientPrivilege():
-            return StoreError(f"PostgreSQL at {where} refuses: {said}; grant this user what it lacks.")
+            return StoreError(f"PostgreSQL at {where} refuses: {said}; grant this user the rights it lacks.")
         case errors.ReadOnlySqlTransaction():
             return StoreUnavailable(
-                f"PostgreSQL at {where} is read-only now: {said}; it is waited for. If it stays so, name the primary, or all "
+                f"PostgreSQL at {where} is read-only now: {said}; Postroom waits. If it stays so, name the primary, or all "
                 "servers with target_session_attrs=read-write."
             )
         case _ if is_not_now(exc) and exc.sqlstate:
-            return StoreUnavailable(f"PostgreSQL at {where} cannot be used now: {said}; see to the server.")
+            return StoreUnavailable(f"PostgreSQL at {where} cannot be used now: {said}; check the server.")
         case psycopg.OperationalError() | psycopg.InterfaceError() | errors.IdleInTransactionSessionTimeout():
             return StoreUnavailable(
                 f"PostgreSQL at {where} cannot be used: {said}; check that it runs, the address, the user and the password."

@@ -41,7 +41,7 @@ async def watch(url: str, tables: TableNames, woken: Callable[[], None]) -> None
             async for _ in connection.notifies():
                 woken()
     except psycopg.Error as exc:
-        raise StoreUnavailable(f"PostgreSQL at {redact(url)} cannot be watched; it is polled meanwhile.") from exc
+        raise StoreUnavailable(f"PostgreSQL at {redact(url)} cannot be watched; Postroom polls it meanwhile.") from exc
 
 
 _wakers: WeakSet[PostgresWaker] = WeakSet()
@@ -65,7 +65,7 @@ class PostgresWaker(Waker):
         self._thread: threading.Thread | None = None
 
     def after_fork(self) -> None:
-        """In a forked child the thread is gone, its lock may be held for ever, and the connection is the parent's."""
+        """In a forked child the thread is gone, its lock may be held forever, and the connection is the parent's."""
         if self._connection is not None:
             _of_parents.append(self._connection)
             self._connection = None

@@ -122,7 +122,7 @@ def other_lanes(found: int, wanted: int) -> SchemaMismatch:
 def not_ours(store: str, tables: TableNames, part: Part = "") -> SchemaMismatch:
     """There is a table by our name that Postroom did not make."""
     return SchemaMismatch(
-        f"There is a table {tables.qualified(part)} in {store} that Postroom did not make: leave it to whoever did, and choose "
+        f"There is a table {tables.qualified(part)} in {store} that Postroom did not make: leave it as it is, and choose "
         f"another name with `{init_command(store, TableNames(prefix='postroom', schema=tables.schema))}`.",
         table=tables.name(part),
     )

@@ -83,7 +83,7 @@ class BlockingConnections:
     def _take(self) -> FileConnection:
         path = self._writer.path
         if self._closed:
-            raise StoreError(f"The store on {path} is closed: open it anew.", path=str(path))
+            raise StoreError(f"The store on {path} is closed: open it again.", path=str(path))
         # Async and sync handlers begin in different threads: to look first and take then would be a race.
         with suppress(IndexError):
             while True:
@@ -91,7 +91,7 @@ class BlockingConnections:
                     return connection
                 connection.close()
         if not path.exists():  # to connect would make an empty file
-            raise StoreUnavailable(f"{path} is gone: it is waited for.", path=str(path))
+            raise StoreUnavailable(f"{path} is gone: Postroom waits for it.", path=str(path))
         return connect(path)
 
     def _commit(self, connection: FileConnection) -> None:

@@ -117,7 +117,7 @@ class Writer:
 
     def _submit(self, work: Callable[..., Result], *args: Any) -> Future[Result]:
         if self._closed:
-            raise StoreError(f"The store on {self.path} is closed: open it anew.", path=str(self.path))
+            raise StoreError(f"The store on {self.path} is closed: open it again.", path=str(self.path))
 
         def mapped() -> Result:
             try:
@@ -135,7 +135,7 @@ class Writer:
         except sqlite3.OperationalError as exc:
             if "Could not decode to UTF-8" not in str(exc):
                 raise
-            # A stranger wrote what is no text into a text. It must not hide the others: read it as well as can be.
+            # A stranger wrote what is not a text into a text. It must not hide the others: read it as well as can be.
             self._open().text_factory = _as_well_as_can_be
             return self._once(work, begin)
 
@@ -156,11 +156,11 @@ class Writer:
 
     def _notice_a_restore(self) -> None:
         """Let go of a file that is not under its name any more. What was said of the old one is not so of the new one:
-        whoever asked begins anew."""
+        whoever asked begins again."""
         if self._connection is not None and self._connection.is_replaced(self.path):
             self._close()
             self._replaced = True
-            raise StoreUnavailable(f"{self.path} was replaced by another file, or is gone: it is opened anew.")
+            raise StoreUnavailable(f"{self.path} was replaced by another file, or is gone: it is opened again.")
 
     def _end(self, how: str) -> None:
         connection = self._connection
@@ -175,7 +175,7 @@ class Writer:
         if self._connection is None:
             if not create and not self.path.exists():
                 if self._replaced:
-                    raise StoreUnavailable(f"{self.path} is gone: it is waited for.", path=str(self.path))
+                    raise StoreUnavailable(f"{self.path} is gone: Postroom waits for it.", path=str(self.path))
                 raise missing(self.shown, self.tables)
             self._connection = connect(self.path)
         return self._connection
@@ -190,7 +190,9 @@ class Writer:
         said = translated(exc, self.path, self.tables)
         if self._replaced and not said.transient:
             # It may not be whole yet: a copy takes its time.
-            return StoreUnavailable(f"{said} It was replaced while it was open: it is waited for.", path=str(self.path))
+            return StoreUnavailable(
+                f"{said} It was replaced while it was open: Postroom waits for it.", path=str(self.path)
+            )
         return said
 
 

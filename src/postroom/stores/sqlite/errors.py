@@ -17,12 +17,12 @@ SHUT = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLI
 """The file cannot be opened, or not be written to."""
 DISK = {
     sqlite3.SQLITE_FULL: "the disk is full: make room",
-    sqlite3.SQLITE_IOERR: "the disk fails: see to it",
-    sqlite3.SQLITE_NOMEM: "there is no memory: make room",
+    sqlite3.SQLITE_IOERR: "the disk fails: check it",
+    sqlite3.SQLITE_NOMEM: "the memory is full: free some",
 }
 """The machine cannot, for now."""
 BROKEN = frozenset({sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT})
-"""Waiting mends nothing."""
+"""Waiting fixes nothing."""
 
 
 def is_not_now(exc: sqlite3.Error) -> bool:
@@ -52,7 +52,7 @@ def translated(exc: sqlite3.Error, path: Path, tables: TableNames) -> StoreError
     if code in DISK:
         return StoreUnavailable(f"{path} cannot be written to now ({said}); {DISK[code]}.", path=str(path))
     if code in BROKEN:
-        return StoreError(f"{path} is no healthy SQLite database ({said}).", path=str(path))
+        return StoreError(f"{path} is not a healthy SQLite database ({said}).", path=str(path))
     if code == sqlite3.SQLITE_ERROR and "no such table" in said:
         return missing(f"sqlite:///{path}", tables)
     return StoreError(f"SQLite refused: {said}.", path=str(path))

@@ -30,7 +30,9 @@ async def watch(path: Path, woken: Callable[[], None]) -> None:
     try:
         await asyncio.shield(watching)
     except sqlite3.Error as exc:
-        raise StoreUnavailable(f"{path} cannot be watched: {exc}; it is polled meanwhile.", path=str(path)) from exc
+        raise StoreUnavailable(
+            f"{path} cannot be watched: {exc}; Postroom polls it meanwhile.", path=str(path)
+        ) from exc
     finally:
         stopping.set()
 

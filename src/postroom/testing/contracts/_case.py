@@ -74,7 +74,7 @@ async def refused_by(opening: Awaitable[object]) -> TransportRefused:
     except TransportRefused as exc:
         return exc
     except TransportUnavailable as exc:
-        raise AssertionError(f"it would be waited for, for ever: {exc}") from exc
+        raise AssertionError(f"the relay would wait for it forever: {exc}") from exc
     raise AssertionError("nothing was said")
 
 

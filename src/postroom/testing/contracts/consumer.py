@@ -40,7 +40,7 @@ class Bench(Protocol):
         """Put them into the topic, in this order, as Postroom's publisher does."""
 
     async def publish_foreign(self) -> bool:
-        """Put something there that is no CloudEvent; False where that cannot be."""
+        """Put something there that is not a CloudEvent; False where that cannot be."""
 
     async def vanish(self, consumer: Consumer) -> bool:
         """Let this receiver end as if its process was killed: nothing is said to the broker; False where that cannot be."""
@@ -73,7 +73,7 @@ async def _receive_until_it_fails(consumer: Consumer) -> list[Delivery]:
             received += await consumer.receive(1, wait=timedelta(seconds=0.3))
         except TransportUnavailable:
             return received
-    raise AssertionError("the broker is away, and nobody noticed")
+    raise AssertionError("the broker is away, but receiving raised no error")
 
 
 def _skip_unless(consumer: Consumer, capability: str) -> None:

@@ -248,7 +248,7 @@ class TransactionsContract(InboxCase):
                 await asyncio.sleep(0.01)
                 return new
 
-        # One may be told to try again, as long as nobody waits for ever and every message is new once.
+        # One may be told to try again, as long as nobody waits forever and every message is new once.
         answers = await asyncio.gather(*(remember(ids[:: (-1) ** turn]) for turn in range(4)), return_exceptions=True)
         counted = [event for answer in answers if isinstance(answer, set) for event in answer]
         assert sorted(counted) == sorted(ids)
@@ -321,7 +321,7 @@ class TransactionsContract(InboxCase):
         assert again is (end != "commit"), "the row is committed with the effect, or not"
 
     async def test_blocking_ones_run_side_by_side_with_others(self, desk: Desk) -> None:
-        """Many threads, many messages: each is new once, and nobody waits for ever."""
+        """Many threads, many messages: each is new once, and nobody waits forever."""
         ids, new, lock = [an_event() for _ in range(20)], list[Identity](), threading.Lock()
 
         def handle_all(order: Sequence[Identity]) -> None:

@@ -179,7 +179,7 @@ class PublisherContract:
             assert ";" in said or ":" in said, f"{what}: there is no remedy in {said}"
 
     async def test_what_is_wrong_with_the_url_costs_no_message_an_attempt(self, rig: Rig, broker: Broker) -> None:
-        """It was right once, or the relay would not have started: so it is waited for, until somebody has mended it."""
+        """It was right once, or the relay would not have started: so it is waited for, until somebody has fixed it."""
         if not rig.wrong:
             pytest.skip("there is no wrong URL of this transport here")
         for what, publisher in rig.wrong.items():
@@ -195,7 +195,7 @@ class PublisherContract:
     async def test_a_broker_that_is_full_is_unavailable_and_takes_more_when_there_is_room(
         self, rig: Rig, broker: Broker
     ) -> None:
-        """Back-pressure is the broker's state, and no message's fault: the route pauses, and nobody pays an attempt."""
+        """Back-pressure is the broker's state, and no message's fault: the route pauses, and nobody spends an attempt."""
         if not rig.can_be_full:
             pytest.skip("this broker cannot be made full")
         await broker.fill()

@@ -49,7 +49,7 @@ class AmqpConsumer(ReceivingConsumer):
             raise ConfigError(f"{shown} has a routing_key, which is for senders; say binding=… instead.")
         if prefetch is not None and not 1 <= prefetch <= PREFETCH_MAX:
             raise ConfigError(
-                f"prefetch={prefetch} is not from 1 to {PREFETCH_MAX}; give the number of messages in hand."
+                f"prefetch={prefetch} is not from 1 to {PREFETCH_MAX}; give the number of messages in flight."
             )
         self._group, self._prefetch = group or GROUP_DEFAULT, prefetch or PREFETCH_DEFAULT
         self._receiver: AmqpReceiver | None = None

@@ -47,7 +47,7 @@ _DROPS = {
     "max-length": _LIMIT,
     "max-length-bytes": _LIMIT,
     "message-ttl": "drops messages by their age, received or not: declare it without",
-    "expires": "deletes the queue when nobody receives for a while: declare it without",
+    "expires": "deletes the queue when it has no receiver for a while: declare it without",
 }
 ROUNDS_MAX = 16
 """A declaration can differ in so many ways; one is told at a time."""
@@ -116,8 +116,8 @@ def of_exchange(name: str, seen: Inspected) -> list[str]:
         found.append(f"Exchange {name!r} deletes itself with its last binding: declare it with auto_delete=false.")
     if (other := _argument(seen.settings, "alternate-exchange")) is not None:
         found.append(
-            f"Exchange {name!r} hands what no queue takes to {other!r}, so a message without a receiver counts as sent: "
-            f"take alternate-exchange away, or see that somebody reads what {other!r} is given."
+            f"Exchange {name!r} sends what no queue takes to {other!r}, so a message without a receiver counts as sent: "
+            f"remove alternate-exchange, or make sure that {other!r} is read."
         )
     return found
 
@@ -139,7 +139,7 @@ def of_queue(name: str, seen: Inspected, version: tuple[int, int]) -> list[str]:
         found.append(f"Queue {name!r} deletes itself with its last receiver: declare it with auto_delete=false.")
     if settings.get("x-queue-type", "quorum") != "quorum":
         found.append(
-            f"Queue {name!r} is no quorum queue, so what is in it is on one node and deliveries are not counted: "
+            f"Queue {name!r} is not a quorum queue, so what is in it is on one node and deliveries are not counted: "
             "declare one with x-queue-type=quorum."
         )
     for limit, what in _DROPS.items():
@@ -150,7 +150,7 @@ def of_queue(name: str, seen: Inspected, version: tuple[int, int]) -> list[str]:
     deliveries = _deliveries(settings, version)
     if deliveries is not None and _argument(settings, "dead-letter-exchange") is None:
         found.append(
-            f"Queue {name!r} drops a message that was delivered more than {deliveries} times, as one is whose receivers crash: "
+            f"Queue {name!r} drops a message that was delivered more than {deliveries} times, because its receivers crash: "
             "declare it without x-delivery-limit, from RabbitMQ 4.0 on with x-delivery-limit=-1."
         )
     return found

@@ -92,7 +92,7 @@ def not_let_in(reason: BaseException, shown: str) -> TransportError:
 
 def _remedy(code: str) -> str:
     if code == "NOT_ALLOWED":
-        return "correct the vhost, which stands before the ?, or give the user the right to it"
+        return "correct the vhost, which is written before the ?, or give the user the right to it"
     return "correct the URL" if code in REFUSALS else "start it, or correct the URL"
 
 

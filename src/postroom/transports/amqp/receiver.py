@@ -89,7 +89,7 @@ class AmqpReceiver:
         if not tags:
             return
         saying = asyncio.ensure_future(self._say(self._unacknowledged.settle(tags)))
-        # On a connection that breaks just now, aiormq may wait for ever for the words to leave.
+        # On a connection that breaks just now, aiormq may wait forever for the words to leave.
         await asyncio.wait({saying, self._gone}, return_when=asyncio.FIRST_COMPLETED)
         if not saying.done():
             leave_behind(saying)

@@ -56,7 +56,7 @@ def read(url: str) -> AmqpUrl:
     for name in ("exchange", "queue", "routing_key", "binding"):
         if any(len(value.encode()) > NAME_MAX for value in said.get(name, ())):
             raise ConfigError(
-                f"The {name} in {redact(url)} is longer than {NAME_MAX} bytes; RabbitMQ knows no such name."
+                f"The {name} in {redact(url)} is longer than {NAME_MAX} bytes; RabbitMQ does not allow such a name."
             )
     if scheme != "amqps" and (vain := [name for name in _TLS if name in said]):
         raise ConfigError(f"{redact(url)} has {vain[0]}, but no TLS: say amqps:// instead of amqp://.")
@@ -93,7 +93,9 @@ def _parameters(query: str, url: str) -> dict[str, list[str]]:
         name, equals, value = part.partition("=")
         name = unquote(name)
         if name == "no_verify_ssl":
-            raise ConfigError("no_verify_ssl would give the password to whoever answers; name the authority: cafile=….")
+            raise ConfigError(
+                "no_verify_ssl would give the password to any server that answers; name the authority: cafile=…."
+            )
         if name not in _KNOWN:
             raise ConfigError(f"An AMQP URL has no parameter {name!r}; there are {', '.join(_KNOWN)}.", parameter=name)
         if not equals:
@@ -105,7 +107,7 @@ def _parameters(query: str, url: str) -> dict[str, list[str]]:
 def _one(said: dict[str, list[str]], name: str, url: str) -> str | None:
     values = said.get(name, [])
     if len(values) > 1:
-        raise ConfigError(f"The parameter {name} stands in {redact(url)} twice; keep one of them.", parameter=name)
+        raise ConfigError(f"The parameter {name} is given twice in {redact(url)}; keep one of them.", parameter=name)
     return values[0] if values else None
 
 
@@ -113,7 +115,7 @@ def _server(parts: SplitResult, said: dict[str, list[str]], url: str) -> str:
     heartbeat = _one(said, "heartbeat", url) or str(HEARTBEAT_DEFAULT)
     if not heartbeat.isdecimal() or not 1 <= int(heartbeat) <= 3600:
         raise ConfigError(
-            f"heartbeat={heartbeat[:20]} is no number of seconds from 1 to 3600; leave it out: 20 is good."
+            f"heartbeat={heartbeat[:20]} is not a number of seconds from 1 to 3600; leave it out: 20 is good."
         )
     vhost = quote(unquote(parts.path[1:]), safe="")
     tls = {name: value for name in _TLS if (value := _one(said, name, url)) is not None}
@@ -127,7 +129,7 @@ def _management(parts: SplitResult, said: str | None, url: str) -> str | None:
         return None
     if not said.startswith(("http://", "https://")):
         raise ConfigError(
-            f"management in {redact(url)} is no URL of HTTP; give it like management=http://broker:15672."
+            f"management in {redact(url)} is not an HTTP URL; give it like management=http://broker:15672."
         )
     scheme, rest = split_scheme(said)
     user, at, _ = parts.netloc.rpartition("@")

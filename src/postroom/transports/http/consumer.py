@@ -86,7 +86,7 @@ class HttpConsumer(OpenRequests):
             )
         except OSError as error:
             raise TransportUnavailable(
-                f"Nobody can listen at {host}:{port}: {error.strerror or error}; end who does, or give another port."
+                f"Postroom cannot listen at {host}:{port}: {error.strerror or error}; end what has it, or give another port."
             ) from error
         self._server = server
         await super().open()
@@ -105,7 +105,7 @@ class HttpConsumer(OpenRequests):
             await server.shutdown(STOP_SECONDS)
 
     def _connected(self, server: web.Server) -> asyncio.BaseProtocol:
-        """What speaks with a new connection. aiohttp waits for the first request for an hour, or for ever."""
+        """What speaks with a new connection. aiohttp waits for the first request for an hour, or forever."""
         if len(server.connections) >= self._most:
             return _Full()
         protocol = server()
@@ -155,7 +155,7 @@ def _read_url(url: str) -> URL:
     try:
         read = URL(url)
     except ValueError:  # what it says may quote a password
-        raise ConfigError(f"{redact(url)} is no URL that can be read: check its host and port.") from None
+        raise ConfigError(f"{redact(url)} is not a URL that can be read: check its host and port.") from None
     if read.scheme != "http" or not read.host or read.query_string or read.fragment or read.user or read.password:
-        raise ConfigError(f"{redact(url)} is nothing to listen at; give an address and a path, like {EXAMPLE}.")
+        raise ConfigError(f"{redact(url)} is not an address to listen at; give an address and a path, like {EXAMPLE}.")
     return read

@@ -63,7 +63,7 @@ def read(headers: Mapping[str, str], body: bytes) -> Read:
 
 
 def decode(value: str) -> str:
-    """An attribute's value out of a header; InvalidMessage when it is no UTF-8.
+    """An attribute's value out of a header; InvalidMessage when it is not UTF-8.
 
     >>> decode('kl%C3%AD%C4%8D%207%25'), decode('"a \\\\"b\\\\""')
     ('klíč 7%', 'a "b"')
@@ -73,7 +73,7 @@ def decode(value: str) -> str:
     try:
         return unquote_to_bytes(value).decode()
     except UnicodeDecodeError:
-        raise InvalidMessage("A CloudEvents header of it is no UTF-8: percent-encode it as UTF-8.") from None
+        raise InvalidMessage("A CloudEvents header of it is not UTF-8: percent-encode it as UTF-8.") from None
 
 
 def _is_attribute(name: str) -> bool:

@@ -30,7 +30,7 @@ _NUMBERS = re.compile(r"[0-9.]+")
 
 
 def is_public(address: str) -> bool:
-    """Is this address, written as a resolver writes it, one of the public internet? What is no address is not.
+    """Is this address, written as a resolver writes it, one of the public internet? What is not an address is not.
 
     An IPv4 address inside an IPv6 one (mapped, NAT64) is judged itself; 6to4 and Teredo are never public.
 
@@ -73,7 +73,7 @@ class PublicResolver(AbstractResolver):
         found = await self._resolver.resolve(host, port, family)
         for result in found:
             if not is_public(result["host"]):
-                raise NotPublic(f"{host} leads to {result['host']}, which is no public address")
+                raise NotPublic(f"{host} leads to {result['host']}, which is not a public address")
         return found
 
     async def close(self) -> None:

@@ -134,7 +134,7 @@ class HttpPublisher:
     async def _send(self, session: aiohttp.ClientSession, message: Message, until: float) -> Outcome:
         host = self._url.host or ""
         if self._public_only and is_literal(host) and not is_public(host):
-            return Rejected("SSRF_BLOCKED", f"{host} is no public address")
+            return Rejected("SSRF_BLOCKED", f"{host} is not a public address")
         request = SimpleNamespace(is_connected=False)
         try:
             headers = headers_of(message, source=self._source, keys=self._keys) | self._authorization
@@ -186,7 +186,7 @@ def _read_url(url: str) -> tuple[URL, dict[str, str]]:
     try:
         read = URL(url)
     except ValueError:  # what it says may quote a password
-        raise ConfigError(f"{redact(url)} is no URL that can be read: check its host and port.") from None
+        raise ConfigError(f"{redact(url)} is not a URL that can be read: check its host and port.") from None
     if read.scheme not in {"http", "https"} or not read.host:
         raise ConfigError(f"{redact(url)} names no HTTP receiver; give one like https://shop.example/hooks.")
     if read.user is None and read.password is None:

@@ -23,7 +23,9 @@ def read_secret(secret: str) -> bytes:
     try:
         key = base64.b64decode(encoded, validate=True) if secret.startswith(_PREFIX) else secret.encode()
     except (binascii.Error, ValueError):
-        raise ConfigError(f"A webhook secret starts with {_PREFIX} but is no base64 after it: copy it again.") from None
+        raise ConfigError(
+            f"A webhook secret starts with {_PREFIX} but is not base64 after it: copy it again."
+        ) from None
     if not key:
         raise ConfigError(f"A webhook secret is empty: give one like {_PREFIX}<24 to 64 random bytes in base64>.")
     return key
@@ -50,7 +52,7 @@ def unproven(keys: Sequence[bytes], headers: Mapping[str, str], body: bytes, now
         )
     # Only what `sign` would write: int() also takes signs, spaces, underscores and digits of other scripts.
     if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= len(str(now)) + 1):
-        return "Its webhook-timestamp is no number of seconds."
+        return "Its webhook-timestamp is not a number of seconds."
     if abs(now - int(timestamp)) > TOLERANCE.total_seconds():
         return "Its webhook-timestamp is more than five minutes from now: send it again, and compare the clocks."
     wanted = sign(keys, message_id, int(timestamp), body)["webhook-signature"].split()

@@ -117,7 +117,7 @@ class ProducerConnection:
         while True:
             left = until - monotonic()
             try:
-                # Never 0 or less, which librdkafka reads as "for ever". In slices: it asks on, whatever it is told.
+                # Never 0 or less, which librdkafka reads as "forever". In slices: it asks on, whatever it is told.
                 found: ClusterMetadata = self._producer.list_topics(topic, timeout=min(max(left, 0.01), ASK_SECONDS))
             except KafkaException:
                 self.serve(0)  # what went wrong is told now, or never

@@ -41,7 +41,7 @@ def read(record: Record) -> Read:
     except InvalidMessage as exc:
         return _unreadable(record, str(exc))
     except UnicodeDecodeError:
-        return _unreadable(record, "A CloudEvents header of it is no UTF-8: send it with Postroom, or as UTF-8.")
+        return _unreadable(record, "A CloudEvents header of it is not UTF-8: send it with Postroom, or as UTF-8.")
     except Exception as exc:  # noqa: BLE001 - one strange record must not stop a partition
         return _unreadable(record, f"It cannot be read: {exc!r}.")
 

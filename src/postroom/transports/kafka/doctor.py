@@ -76,7 +76,7 @@ def weak_in_topic(topic: Topic) -> list[str]:
         )
     if "compact" in topic.settings.get("cleanup.policy", ""):
         found.append(
-            f"{name} is compacted: of a key only the last message is kept for who comes late; set cleanup.policy=delete."
+            f"{name} is compacted: only the last message of a key is kept for a late receiver; set cleanup.policy=delete."
         )
     if 0 <= (kept := int(topic.settings.get("retention.ms", "-1"))) < KEPT / timedelta(milliseconds=1):
         found.append(
@@ -93,7 +93,7 @@ def weak_in_broker(settings: Mapping[str, str]) -> list[str]:
     found: list[str] = []
     if settings.get("auto.create.topics.enable") == "true":
         found.append(
-            "The brokers make a topic whenever one is named: one misspelt takes messages that nobody reads; "
+            "The brokers create every topic that is named: a misspelt one takes messages that have no reader; "
             "set auto.create.topics.enable=false."
         )
     if timedelta(minutes=int(settings.get("offsets.retention.minutes", "10080"))) < KEPT:

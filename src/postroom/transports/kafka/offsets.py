@@ -121,7 +121,7 @@ class FetchedRecords:
             if ours is None:
                 return
             if ours.is_behind(offset):
-                # The topic was made anew. What is in flight is of the old one, and must not be committed in the new one.
+                # The topic was made again. What is in flight is of the old one, and must not be committed in the new one.
                 self._forget([ours])
                 ours = self._partitions[topic, partition] = PartitionOffsets(topic, partition)
             # Kafka counts no deliveries. Whoever had this partition before had no more than a prefetch in flight.

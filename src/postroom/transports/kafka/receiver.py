@@ -92,7 +92,7 @@ class KafkaReceiver:
             self.ended = exc
         except Exception as exc:  # noqa: BLE001 - whoever receives must be told, whatever it was
             said = exc.args[0].str() if isinstance(exc, KafkaException) else repr(exc)
-            self.ended = TransportUnavailable(f"Reading {self._subscription.shown} stopped: {said}; it begins anew.")
+            self.ended = TransportUnavailable(f"Reading {self._subscription.shown} stopped: {said}; it begins again.")
         finally:
             self._leave(consumer)
 

@@ -53,7 +53,7 @@ FREE: dict[str, Any] = {
 }
 """What the URL may say otherwise."""
 
-_SERVERS = "the brokers stand before the topic: " + EXAMPLE
+_SERVERS = "the brokers are written before the topic: " + EXAMPLE
 _DURABLE = "without it Sent would not mean that the message is safe"
 _ORDER = "the order of a key rests on it"
 _TIME = "the relay's --send-timeout decides how long a send may take"
@@ -135,10 +135,10 @@ def _parameters(query: str, url: str, refused: Mapping[str, str]) -> dict[str, s
         name = unquote(name)
         if not equals:
             raise ConfigError(f"The setting {name!r} in {redact(url)} has no value; write {name}=….")
-        if reason := "it is no setting but a function" if _CALLBACK.search(name) else refused.get(name):
-            raise ConfigError(f"The setting {name} cannot stand in a Kafka URL: {reason}.", setting=name)
+        if reason := "it is a function, not a setting" if _CALLBACK.search(name) else refused.get(name):
+            raise ConfigError(f"The setting {name} cannot be used in a Kafka URL: {reason}.", setting=name)
         if name in chosen:
-            raise ConfigError(f"The setting {name} stands in the Kafka URL twice; keep one of them.", setting=name)
+            raise ConfigError(f"The setting {name} is given twice in the Kafka URL; keep one of them.", setting=name)
         chosen[name] = unquote(value)
     return chosen
 

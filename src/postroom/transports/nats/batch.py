@@ -167,7 +167,7 @@ class ProducerConnection:
 
     def _learn(self, subject: str) -> Outcome | None:
         if not is_subject(subject):
-            return Rejected("INVALID_SUBJECT", f"{subject[:60]!r} is no NATS subject to publish to")
+            return Rejected("INVALID_SUBJECT", f"{subject[:60]!r} is not a NATS subject to publish to")
         if len(self._known) >= SUBJECTS_MAX:
             self._known.clear()
         self._known.add(subject)

@@ -122,7 +122,7 @@ async def connect(settings: NatsUrl, seconds: float = CONNECT_SECONDS) -> Connec
                 servers=list(settings.servers),
                 name="postroom",
                 allow_reconnect=False,
-                max_reconnect_attempts=1,  # 0 would be "for ever", also for the first connection
+                max_reconnect_attempts=1,  # 0 would be "forever", also for the first connection
                 reconnect_time_wait=0,
                 connect_timeout=max(1, int(seconds)),
                 ping_interval=PING_SECONDS,
@@ -148,7 +148,7 @@ async def connect(settings: NatsUrl, seconds: float = CONNECT_SECONDS) -> Connec
 
 
 def _code(made: Connection, error: Exception) -> str:
-    """Whether a person must mend something, as far as the server or the system said so."""
+    """Whether a person must fix something, as far as the server or the system said so."""
     said = f"{made.noted} {error}".lower()
     if _NO_TLS.lower() in said or "no ssl context" in said:
         return "TLS_FAILED"

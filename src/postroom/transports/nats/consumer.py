@@ -109,7 +109,7 @@ class NatsConsumer(ReceivingConsumer):
         try:
             return await self._connect()
         except ConfigError as exc:
-            # It was there when we began: somebody may be making it anew.
+            # It was there when we began: somebody may be making it again.
             raise TransportUnavailable(str(exc)) from exc
 
     async def _connect(self, *, warn: bool = False) -> NatsReceiver:

@@ -70,7 +70,7 @@ def message_of(headers: Mapping[str, str] | None, data: bytes) -> tuple[Message,
     try:
         message, source = _read(headers, data)
     except (InvalidMessage, ValueError, TypeError, AttributeError) as exc:
-        fault = str(exc) if isinstance(exc, InvalidMessage) else f"It is no CloudEvent that can be read: {exc}."
+        fault = str(exc) if isinstance(exc, InvalidMessage) else f"It is not a readable CloudEvent: {exc}."
         return Message("unknown", body=data, content_type="application/octet-stream"), "", fault
     return message, source, None
 

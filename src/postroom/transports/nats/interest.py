@@ -114,6 +114,6 @@ class Interest:
             if is_read(filters, subject):
                 continue
             said = f"the stream {stream!r} keeps by interest, and no consumer reads {subject!r}: it would be dropped"
-            # Nobody at all, or nobody for what the URL says: that is the route's trouble, and can be mended.
+            # Nobody at all, or nobody for what the URL says: that is the route's trouble, and can be fixed.
             is_the_routes = not filters or subject == self._settings.subject
             yield subject, Unavailable("UNROUTABLE", said) if is_the_routes else Rejected("UNROUTABLE", said)

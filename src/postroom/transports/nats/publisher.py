@@ -124,7 +124,7 @@ class NatsPublisher:
     async def _find_what_never_fits(
         self, producer: ProducerConnection, batch: Sequence[Envelope], outcomes: list[Outcome], until: float
     ) -> list[Outcome]:
-        """A full stream is waited for, but not by a message that is larger than all of it: that would wait for ever."""
+        """A full stream is waited for, but not by a message that is larger than all of it: that would wait forever."""
         try:
             async with asyncio.timeout(max(min(LOOK_SECONDS, until - monotonic()), 0.05)):
                 room = (await streams.info_of(producer.connection, self._settings.stream)).max_bytes or 0

@@ -286,7 +286,7 @@ class NatsReceiver:
     async def _prolong(self) -> None:
         await asyncio.sleep(self._ack_wait * _PROLONG_SHARE)
         if self.is_forgotten:
-            self.end("this process stood still for longer than ack_wait, and others may have what it had in flight")
+            self.end("this process did not run for longer than ack_wait, and others may have what it had in flight")
             return
         self._prolonged_at = monotonic()
         for delivery in self.in_flight.ours():

@@ -95,7 +95,7 @@ def forgets_soon(config: StreamConfig, settings: NatsUrl) -> list[str]:
     if window >= WINDOW_ENOUGH:
         return []
     lasts, enough = format_duration(window), format_duration(WINDOW_ENOUGH)
-    again = f"{settings.shown} knows a message again for {lasts} only, and what is sent again later stands there twice"
+    again = f"{settings.shown} recognises a repeated message for {lasts} only, and one that is repeated later is stored twice"
     return [f"{again}; raise duplicate_window to {enough}, or as long as a relay may be away."]
 
 

@@ -146,7 +146,7 @@ def _parameters(query: str, url: str) -> dict[str, str]:
         name = unquote(name)
         if name not in PARAMETERS:
             raise ConfigError(
-                f"{redact(url)} says {name[:40]!r}, which is no setting; there are {', '.join(PARAMETERS)}."
+                f"{redact(url)} says {name[:40]!r}, which is not a setting; there are {', '.join(PARAMETERS)}."
             )
         if name in chosen or not value:
             raise ConfigError(f"{name} in {redact(url)} must have one value; write {name}=… once.", setting=name)
@@ -156,14 +156,14 @@ def _parameters(query: str, url: str) -> dict[str, str]:
 
 def _subject(subject: str | None, url: str) -> str | None:
     if subject is not None and not is_filter(subject):
-        raise ConfigError(f"{subject[:60]!r} in {redact(url)} is no NATS subject; write one like orders.paid.")
+        raise ConfigError(f"{subject[:60]!r} in {redact(url)} is not a NATS subject; write one like orders.paid.")
     return subject
 
 
 def _ack_wait(text: str | None) -> timedelta:
     wait = ACK_WAIT if text is None else parse_duration(text)
     if wait < ACK_WAIT_LEAST:
-        raise ConfigError(f"ack_wait is {text}; give 1s or more, or a receiver is taken for dead that is not.")
+        raise ConfigError(f"ack_wait is {text}; give 1s or more, or a live receiver is taken for dead.")
     return wait
 
 

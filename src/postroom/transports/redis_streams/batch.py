@@ -39,7 +39,7 @@ CHUNK_BYTES = 1024 * 1024
 
 SENT = Sent()
 UNWRITABLE = (ValueError, TypeError, AttributeError)
-"""What packing a message raises that somebody wrote by hand: a lone surrogate, a header that is no text."""
+"""What packing a message raises that somebody wrote by hand: a lone surrogate, a header that is not a text."""
 
 _ADD = """
 local failures, stopped, at, place = {}, {}, 1, 0
@@ -239,7 +239,7 @@ class Confirmation:
 
     def commands(self, seconds: float) -> list[list[Word]]:
         """Return what to ask on the connection that the messages went by, with so much time left. Never for 0 milliseconds,
-        which is for ever."""
+        which is forever."""
         milliseconds = max(1, int(seconds * 900))
         waits: list[list[Word]] = []
         if self._replicas:

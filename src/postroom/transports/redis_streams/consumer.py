@@ -211,8 +211,8 @@ class RedisConsumer(ReceivingConsumer):
             await receiver.close()
         if _is_group_gone(trouble):
             self._gone = (
-                f"The group {self._group!r} of {self._settings.shown} is gone: the server lost its data, or somebody deleted "
-                "it; look what is missing, then open the receiver again, which reads the stream from its beginning."
+                f"The group {self._group!r} of {self._settings.shown} is gone: the server lost its data, or it was deleted; "
+                "check what is missing, then open the receiver again, which reads the stream from its beginning."
             )
             raise TransportError(self._gone) from None
         said = told(trouble) if isinstance(trouble, RedisError) else str(trouble)
@@ -226,7 +226,7 @@ class RedisConsumer(ReceivingConsumer):
         said = told(answer)
         if code_of(answer) == "WRONGTYPE" or "requires the key to exist" in said:
             raise TransportRefused(
-                f"{self._settings.shown} is no stream to receive from ({said}); correct the URL, or create it."
+                f"{self._settings.shown} is not a stream to receive from ({said}); correct the URL, or create it."
             )
         raise not_opened(
             why_away(answer), f"Nothing can be received from {self._settings.shown}: {said}; correct the URL."

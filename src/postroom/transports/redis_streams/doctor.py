@@ -42,7 +42,7 @@ def judge(facts: Facts, chosen: RedisUrl) -> Iterator[str]:
     elif facts.policy != "noeviction":
         yield f"maxmemory-policy is {facts.policy}: short of memory, it drops streams that expire; set noeviction."
     if chosen.maxlen is not None:
-        yield f"maxlen={chosen.maxlen} drops entries that nobody has read yet; leave it out, and trim what all have read."
+        yield f"maxlen={chosen.maxlen} drops entries before they are read; leave it out, and trim what all groups have read."
     yield from _replicas(facts, chosen)
 
 

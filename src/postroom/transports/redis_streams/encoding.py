@@ -83,7 +83,7 @@ def read(words: Sequence[bytes]) -> tuple[Message, str, str | None]:
         headers = {name.removeprefix(HEADER): text for name, text in texts.items() if name.startswith(HEADER)}
         return from_cloudevent(attributes, body, headers), attributes.get("source", ""), None
     except UnicodeDecodeError:
-        fault = "A field of it is no UTF-8: only data may hold other bytes."
+        fault = "A field of it is not UTF-8: only data may hold other bytes."
     except InvalidMessage as exc:
         fault = str(exc)
     if body is None:

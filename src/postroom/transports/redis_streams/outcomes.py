@@ -33,7 +33,7 @@ _OF_THE_SERVER = {
     "NOREPLICAS": ("NOREPLICAS", "it has too few replicas"),
     "LOADING": ("LOADING", "it is still reading its data"),
     "MASTERDOWN": ("MASTERDOWN", "it is a replica without a primary"),
-    "BUSY": ("BUSY", "a script of somebody else holds it up"),
+    "BUSY": ("BUSY", "a script of another client holds it up"),
     "CLUSTERDOWN": ("CLUSTERDOWN", "its cluster is down"),
     "MOVED": ("MOVED", "it is a node of a cluster, and the stream is on another"),
     "CROSSSLOT": ("CROSSSLOT", "it is a node of a cluster, and the streams are on several"),
@@ -82,7 +82,7 @@ def outcome_of(said: str, stream: str, *, of_the_url: bool) -> Outcome:
         sentence = f"there is no stream {stream!r}, and create=off"
         return Unavailable(MISSING, sentence) if of_the_url else Rejected(MISSING, sentence)
     if code == "WRONGTYPE":
-        sentence = f"{stream!r} is no stream ({said})"
+        sentence = f"{stream!r} is not a stream ({said})"
         return Unavailable("WRONG_TYPE", sentence) if of_the_url else Rejected("WRONG_TYPE", sentence)
     if code == "NOPERM" or "ACL failure" in said:
         sentence = f"we may not write to {stream!r} ({said})"
@@ -115,4 +115,4 @@ def short_of(replicas: int, wanted: int) -> Failed:
     return Failed("NOT_REPLICATED", f"{replicas} of {wanted} replicas have it", unknown=True)
 
 
-NOT_ON_DISK = Failed("NOT_ON_DISK", "the server's append-only file has it not yet", unknown=True)
+NOT_ON_DISK = Failed("NOT_ON_DISK", "the server's append-only file does not have it yet", unknown=True)

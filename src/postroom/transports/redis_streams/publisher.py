@@ -137,7 +137,7 @@ class RedisPublisher:
         waiting = b"".join(map(pack, waits))
         replies = await connection.ask_packed(packed + waiting, 1 + len(waits), until - monotonic())
         if isinstance(replies[0], RedisError) and code_of(replies[0]) == "NOSCRIPT":
-            # It was started anew: this gives it the script as well.
+            # It was started again: this gives it the script as well.
             packed = pack(chunk.command("EVAL", self._script.text))
             replies = await connection.ask_packed(packed + waiting, 1 + len(waits), until - monotonic())
         return replies
@@ -167,7 +167,9 @@ class RedisPublisher:
         if kind == b"none" and not self._settings.create:
             raise TransportRefused(f"{shown} cannot be written to: there is no such stream, and create=off; create it.")
         if kind not in {b"none", b"stream"}:
-            raise TransportRefused(f"{shown} cannot be written to: it is a {kind.decode()}, no stream; name another.")
+            raise TransportRefused(
+                f"{shown} cannot be written to: it is a {kind.decode()}; it must be a stream; name another."
+            )
 
 
 class ProducerConnections:

@@ -124,7 +124,7 @@ class RedisReceiver:
 
     async def _read(self, number: int) -> None:
         group = ["GROUP", self._group, self._receiver]
-        block = max(1, int(self._block * 1000))  # never 0, which is for ever
+        block = max(1, int(self._block * 1000))  # never 0, which is forever
         command: list[Word] = [
             "XREADGROUP",
             *group,

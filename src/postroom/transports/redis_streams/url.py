@@ -20,10 +20,10 @@ _HOST = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[\w.-]+)(?::(?P<port>[0-9]{1,5}
 _TLS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 REFUSED = {
     "ssl_cert_reqs": "the server's certificate is always checked; name its authority with ssl_ca_certs=/path/ca.pem",
-    "ssl_check_hostname": "the server's certificate is always checked; use the host's name that stands in it",
+    "ssl_check_hostname": "the server's certificate is always checked; use the host name that is in it",
     "protocol": "Postroom reads the replies of RESP2",
-    "db": "the database stands before the stream: redis://server:6379/2/orders",
-    "password": "user and password stand before the server: redis://user:password@server:6379/orders",
+    "db": "the database must be written before the stream: redis://server:6379/2/orders",
+    "password": "user and password must be written before the server: redis://user:password@server:6379/orders",
 }
 
 
@@ -109,14 +109,14 @@ def _chosen(query: str, url: str, *, has_tls: bool) -> dict[str, Any]:
         name, equals, text = part.partition("=")
         name, text = unquote(name), unquote(text)
         if reason := REFUSED.get(name):
-            raise ConfigError(f"The setting {name} cannot stand in a Redis URL: {reason}.", setting=name)
+            raise ConfigError(f"The setting {name} cannot be used in a Redis URL: {reason}.", setting=name)
         if name not in _READERS and name not in _TLS:
             known = ", ".join([*_READERS, *_TLS])
-            raise ConfigError(f"{redact(url)} has the setting {name!r}, which is none of {known}.", setting=name)
+            raise ConfigError(f"{redact(url)} has the setting {name!r}, which is not one of {known}.", setting=name)
         if not equals or not text:
             raise ConfigError(f"The setting {name} in {redact(url)} has no value; write {name}=….", setting=name)
         if name in chosen or name in files:
-            raise ConfigError(f"The setting {name} stands in the Redis URL twice; keep one of them.", setting=name)
+            raise ConfigError(f"The setting {name} is given twice in the Redis URL; keep one of them.", setting=name)
         if name in _TLS:
             files[name] = text
         else:
@@ -131,7 +131,7 @@ def _chosen(query: str, url: str, *, has_tls: bool) -> dict[str, Any]:
 def _number(smallest: int, largest: int) -> Callable[[str, str], int]:
     def read(name: str, text: str) -> int:
         if not text.isdecimal() or not smallest <= int(text) <= largest:
-            raise ConfigError(f"The setting {name}={text} is no number from {smallest} to {largest}.", setting=name)
+            raise ConfigError(f"The setting {name}={text} is not a number from {smallest} to {largest}.", setting=name)
         return int(text)
 
     return read
@@ -139,7 +139,9 @@ def _number(smallest: int, largest: int) -> Callable[[str, str], int]:
 
 def _length(name: str, text: str) -> str:
     if not re.fullmatch(r"~?[1-9][0-9]{0,17}", text):
-        raise ConfigError(f"The setting {name}={text} is no length; write {name}=1000, or {name}=~1000.", setting=name)
+        raise ConfigError(
+            f"The setting {name}={text} is not a length; write {name}=1000, or {name}=~1000.", setting=name
+        )
     return text
 
 
@@ -151,7 +153,7 @@ def _switch(name: str, text: str) -> bool:
 
 def _seconds(name: str, text: str) -> float:
     if not re.fullmatch(r"[0-9]{1,5}(\.[0-9]{1,3})?", text) or float(text) < 1:
-        raise ConfigError(f"The setting {name}={text} is no number of seconds, 1 or more.", setting=name)
+        raise ConfigError(f"The setting {name}={text} is not a number of seconds, 1 or more.", setting=name)
     return float(text)
 
 

@@ -91,7 +91,7 @@ class Batch:
         """Send these, and settle each."""
         queue = self._letters[pack[0]].goes_to
         if not isinstance(queue, Queue):
-            raise TypeError(f"{queue} is no queue")
+            raise TypeError(f"{queue} is not a queue")
         entries = [{"Id": str(place), **self._letters[place].entry} for place in pack]
         try:
             async with timeout_at(self._by.until):

@@ -27,7 +27,7 @@ def event_in(body: str, attributes: Mapping[str, Any]) -> tuple[Message, str, st
         message = from_cloudevent(_strings(event), _data_in(event), _headers_in(event, attributes))
     except (InvalidMessage, ValueError, RecursionError) as exc:
         said = str(exc).rstrip(".")
-        fault = f"It is no CloudEvent in JSON: {said}." if not isinstance(exc, InvalidMessage) else str(exc)
+        fault = f"It is not a CloudEvent in JSON: {said}." if not isinstance(exc, InvalidMessage) else str(exc)
         strange = Message("unreadable", body=body.encode(errors="replace"), content_type="text/plain", id=uuid7())
         return strange, "", fault
     source = event.get("source", ("", None))[1]
@@ -57,7 +57,7 @@ def _at_once(text: str) -> Members | None:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     event = dict(pairs)
     if len(event) < len(pairs):
-        raise ValueError("a name stands in it twice")
+        raise ValueError("a name occurs twice in it")
     return event
 
 
@@ -74,14 +74,14 @@ def _members(text: str) -> Members:
         begin = _after(text, place, ":")
         value, place = DECODER.raw_decode(text, begin)
         if name in members:
-            raise ValueError(f"the name {name!r} stands in it twice")
+            raise ValueError(f"the name {name!r} occurs twice in it")
         members[name] = (text[begin:place], value)
         place = _SPACE.match(text, place).end()  # type: ignore[union-attr]  # it matches nothing, too
         if text[place : place + 1] == "}":
             break
         place = _after(text, place, ",")
     if text[place + 1 :].strip(" \t\n\r"):
-        raise ValueError("something stands behind it")
+        raise ValueError("something follows it")
     return members
 
 
@@ -103,7 +103,7 @@ def _data_in(event: Members) -> bytes | None:
     if "data_base64" in event:
         packed = event["data_base64"][1]
         if not isinstance(packed, str):
-            raise ValueError("its data_base64 is no text")
+            raise ValueError("its data_base64 is not a text")
         return b64decode(packed, validate=True)
     if "data" not in event:
         return None

@@ -48,17 +48,17 @@ def _of_times(name: str, settings: dict[str, str]) -> Iterator[str]:
     hold = timedelta(seconds=int(settings.get("VisibilityTimeout", HOLD_MIN.total_seconds())))
     if retention < RETENTION_MIN:
         yield (
-            f"{name} deletes what nobody received after {format_duration(retention)}: receivers that are away so long lose "
+            f"{name} deletes unreceived messages after {format_duration(retention)}: receivers that are away so long lose "
             "messages; set MessageRetentionPeriod to 1209600, which is 14 days."
         )
     if hold < HOLD_MIN:
         yield (
-            f"{name} gives a message to another receiver after {format_duration(hold)}: one that stands still so long, for its "
-            "network or its host, loses what it has in hand; set VisibilityTimeout to 30 or more."
+            f"{name} gives a message to another receiver after {format_duration(hold)}: a receiver whose network "
+            "or host stops for so long loses what it has in flight; set VisibilityTimeout to 30 or more."
         )
     if hold > HOLD_MAX:
         yield (
-            f"{name} hides for {format_duration(hold)} what a receiver that died had in hand; set VisibilityTimeout to 30: "
+            f"{name} hides for {format_duration(hold)} what a dead receiver had in flight; set VisibilityTimeout to 30: "
             "receivers of Postroom prolong it while they work."
         )
 

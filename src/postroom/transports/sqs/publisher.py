@@ -92,7 +92,7 @@ class SqsPublisher:
 
     async def _ask(self, name: str, until: float) -> Queue | Outcome:
         if not is_queue_name(name):
-            return Rejected("UNROUTABLE", f"{name!r} is no queue's name")
+            return Rejected("UNROUTABLE", f"{name!r} is not a queue name")
         try:
             async with timeout_at(until):
                 queue = await self._client.queue(name)

@@ -50,7 +50,7 @@ def read(url: str) -> SqsUrl:
     endpoint = chosen.get("endpoint")
     if endpoint is not None and not re.fullmatch(r"https?://[^/@?#\s]+/?", endpoint):
         raise ConfigError(
-            f"The endpoint in {redact(url)} is no address of an SQS; give one like endpoint=http://127.0.0.1:5000."
+            f"The endpoint in {redact(url)} is not the address of an SQS service; give one like endpoint=http://127.0.0.1:5000."
         )
     return SqsUrl(redact(url), region, account, queue, endpoint, chosen.get("profile"))
 
@@ -74,7 +74,7 @@ def _owner_and_queue(path: str, url: str) -> tuple[str | None, str | None]:
         )
     if queue and not is_queue_name(queue):
         raise ConfigError(
-            f"{queue!r} in {redact(url)} is no queue's name: at most 80 letters, digits, - and _; a FIFO queue ends with .fifo."
+            f"{queue!r} in {redact(url)} is not a queue name: at most 80 letters, digits, - and _; FIFO queues end with .fifo."
         )
     return account, queue or None
 
@@ -88,6 +88,6 @@ def _parameters(query: str, url: str) -> dict[str, str]:
                 f"{name!r} in {redact(url)} says nothing to SQS; there are {' and '.join(PARAMETERS)}, each with a value."
             )
         if name in chosen:
-            raise ConfigError(f"{name} stands in {redact(url)} twice; keep one of them.")
+            raise ConfigError(f"{name} is given twice in {redact(url)}; keep one of them.")
         chosen[name] = unquote(value)
     return chosen

@@ -99,7 +99,7 @@ def test_a_table_of_somebody_else_is_left_alone_until_another_name_is_chosen(sma
 def test_the_tables_go_again_but_not_with_a_message_that_nobody_received(project: Project, home: Home) -> None:
     put, refused = project.several("postroom put order.placed", "migrate postroom zero")
     assert refused.returncode == 1
-    assert "holds 1 message that nobody has received yet" in refused.stderr
+    assert "holds 1 message still to be delivered" in refused.stderr
     discarded, gone = project.several(f"postroom discard --yes {put.stdout.strip()}", "migrate postroom zero")
     assert (discarded.returncode, gone.returncode) == (0, 0), gone.stderr
     assert catalogue(home) == {}
