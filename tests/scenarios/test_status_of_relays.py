@@ -7,23 +7,20 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.commands import postroom
+from tests.commands import POSTROOM, Popen, postroom
 
 from postroom.testing.waiting import until
-
-POSTROOM = [sys.executable, "-m", "postroom"]
 
 
 @pytest.fixture
 def url(database: str) -> str:
-    subprocess.run([*POSTROOM, "init", "--store", database], check=True, capture_output=True, timeout=60)
+    assert postroom("init", "--store", database, cwd=Path.cwd()).returncode == 0
     return database
 
 
@@ -31,7 +28,7 @@ def url(database: str) -> str:
 def a_relay(url: str, name: str, lease: str = "3s") -> Iterator[subprocess.Popen[bytes]]:
     command = [*POSTROOM, "relay", "--store", url, "--to", "memory://", "--owner", name]
     command += ["--lease", lease, "--send-timeout", "1s"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    process = Popen(command, stdout=subprocess.DEVNULL)
     try:
         yield process
     finally:
