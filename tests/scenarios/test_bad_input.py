@@ -21,7 +21,7 @@ from tests.commands import POSTROOM, Popen, postroom
 from postroom.testing.waiting import until
 
 OURS = re.compile(r'File ".*/postroom/.*"')
-QUICK = ["--lease", "2s", "--send-timeout", "900ms", "--poll", "50ms", "--backoff", "0.1", "--max-attempts", "3"]
+QUICK = ["--lease", "30s", "--send-timeout", "900ms", "--poll", "50ms", "--backoff", "0.1", "--max-attempts", "3"]
 HANDLERS = """
 import asyncio, os, signal, time
 

@@ -74,7 +74,7 @@ def test_two_live_relays_and_a_dead_one_are_shown_as_such(url: str) -> None:
 
 
 def test_a_relay_that_stands_still_is_shown_as_silent_and_when_its_lanes_are_taken_over(url: str) -> None:
-    with a_relay(url, "west", "15s") as west:
+    with a_relay(url, "west", "6s") as west:
         until(lambda: relays(url).get("west", {}).get("lanes") == 64)
         west.send_signal(signal.SIGSTOP)
         until(lambda: relays(url)["west"]["state"] == "silent")
