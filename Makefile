@@ -27,7 +27,7 @@ quick: $(DEV) ## Run the tests that need no server, in less than a minute: on ea
 
 test: $(DEV) ## Run the whole suite against real servers; what cannot be had is listed loudly
 	@echo "==> The tests: $$($(BIN)/python --version), $(WORKERS) workers; servers are started as they are needed"
-	@$(BIN)/python -m pytest -n $(WORKERS) --durations=10 $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations=10 $(ARGS)
 
 proof: $(DEV) ## Kill, stop and starve everything for as long as it is given (ARGS="--minutes 10 --seed 7")
 	@$(BIN)/python -m tests.proof $(ARGS)

@@ -140,7 +140,8 @@ def _begun(
 
 def _pythons(env: Mapping[str, str]) -> dict[str, str]:
     """What decides how Python starts, and what a program's imports find."""
-    return {name: value for name, value in env.items() if name.startswith(("PYTHON", "LD_", "LC_", "LANG"))}
+    names = (name for name in env if name.startswith(("PYTHON", "LD_", "LC_", "LANG")) and name != "PYTHON")
+    return {name: env[name] for name in names}
 
 
 def _exactly(line: socket.socket, number: int) -> bytes:

@@ -16,7 +16,7 @@ os.environ.pop("COLUMNS", None)
 
 # The scenes' assertions say what they saw, as those of tests do. Here, before any test imports them.
 pytest.register_assert_rewrite("tests.mutants.scenes", "tests.mutants.walk", "tests.mutants.world")
-pytest_plugins = ["tests.servers.plugin", "tests.quick"]
+pytest_plugins = ["tests.servers.plugin", "tests.quick", "tests.order"]
 
 
 @pytest.hookimpl(wrapper=True)

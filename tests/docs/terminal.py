@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.commands import POSTROOM, Popen
 from tests.docs.running import PATIENCE, environment
 
 from postroom.testing.waiting import until
@@ -71,8 +72,8 @@ class Terminal:
         return all(process.poll() is None for process in self._started)
 
     def _start(self, arguments: list[str]) -> None:
-        argv = [sys.executable, "-m", "postroom", *arguments]
-        process = subprocess.Popen(argv, cwd=self.folder, env=self.env, text=True)
+        argv = [*POSTROOM, *arguments]
+        process = Popen(argv, cwd=self.folder, env=self.env, text=True)
         self._started.append(self._ending.enter_context(process))
 
 

@@ -12,9 +12,9 @@ SEED_VARIABLE = "POSTROOM_PROOF_SEED"
 
 SEED = os.environ.get(SEED_VARIABLE) or secrets.token_hex(4)
 IS_SAMPLE = SECONDS not in os.environ
-STORM_SECONDS = float(os.environ.get(SECONDS, "12"))
+STORM_SECONDS = float(os.environ.get(SECONDS, "8"))
 """How long relays are killed, put to sleep and told to end."""
-TRIP_MESSAGES, TRIP_KILLS = (1_200, 2) if IS_SAMPLE else (10_000, 8)
+TRIP_MESSAGES, TRIP_KILLS = (600, 2) if IS_SAMPLE else (10_000, 8)
 """How many messages go over each broker, and how often a process on their way is killed."""
 OUTAGE_MESSAGES, OUTAGES = (800, 1) if IS_SAMPLE else (3_000, 2)
 """How many messages are on their way while the broker itself is killed, and how often it is."""

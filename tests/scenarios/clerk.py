@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,9 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from tests.commands import postroom
+from tests.commands import POSTROOM, Popen, postroom
 
-POSTROOM = [sys.executable, "-m", "postroom"]
 QUICK = ["--lease", "2s", "--send-timeout", "900ms", "--poll", "50ms", "--backoff", "0.2"]
 
 
@@ -81,7 +79,7 @@ class Desk:
     def start(self, *options: str) -> subprocess.Popen[str]:
         arguments = ["relay", "--to", self._to, "--store", self.url, *QUICK, *options]
         with self.notes.open("a") as notes:
-            relay = subprocess.Popen([*POSTROOM, *arguments], cwd=self._folder, stdout=notes, stderr=notes, text=True)
+            relay = Popen([*POSTROOM, *arguments], cwd=self._folder, stdout=notes, stderr=notes, text=True)
         self._started.append(relay)
         return relay
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.commands import POSTROOM, Popen
 
 from postroom.contracts.ops import Query, Record
 from postroom.message import Message
@@ -18,7 +19,6 @@ from postroom.stores import open_store
 KEYS, EACH = 40, 60
 BATCH, CONCURRENCY = 20, 4
 IN_FLIGHT = BATCH * CONCURRENCY
-POSTROOM = [sys.executable, "-m", "postroom"]
 PACE = ["--batch", str(BATCH), "--poll", "50ms", "--backoff", "0.2"]
 TIMES = ["--lease", "30s", "--send-timeout", "4s"]
 AWAY = "the broker is away"
@@ -42,7 +42,7 @@ class Post:
         """A relay that drains the store, and is killed in the end."""
         pace = [*PACE, "--concurrency", str(concurrency)]
         with (self.folder / "said").open("wb") as said:
-            relay = subprocess.Popen(
+            relay = Popen(
                 [*POSTROOM, "relay", "--store", self.store, "--to", to or self.to, "--drain", *pace, *TIMES],
                 cwd=self.folder,
                 env=dict(os.environ),

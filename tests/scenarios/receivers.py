@@ -6,7 +6,6 @@ import asyncio
 import os
 import sqlite3
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from tests.commands import POSTROOM, Popen
 from tests.servers.streams import at_once
 
 from postroom.contracts.inbox import DeadDelivery, DeadQuery
@@ -25,7 +25,7 @@ from postroom.stores import open_store
 from postroom.stores.sqlite.url import path_of
 from postroom.transports.nats import NatsPublisher
 
-POSTROOM = [sys.executable, "-m", "postroom", "consume", "--app", "billing:inbox"]
+CONSUME = [*POSTROOM, "consume", "--app", "billing:inbox"]
 EFFECTS = {
     "sqlite": "CREATE TABLE effects (id INTEGER PRIMARY KEY, key TEXT NOT NULL, data INTEGER NOT NULL)",
     "postgresql": "CREATE TABLE effects (id bigserial PRIMARY KEY, key text NOT NULL, data integer NOT NULL)",
@@ -49,8 +49,8 @@ class Receiver:
 
     @contextmanager
     def consuming(self, *options: str, **env: str) -> Iterator[subprocess.Popen[str]]:
-        running = subprocess.Popen(
-            [*POSTROOM, "--store", self.store, "--from", self.source, *options],
+        running = Popen(
+            [*CONSUME, "--store", self.store, "--from", self.source, *options],
             cwd=self.folder,
             env={**os.environ, **env},
             stdout=subprocess.PIPE,

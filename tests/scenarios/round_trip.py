@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -17,13 +16,13 @@ from pathlib import Path
 from typing import Protocol
 
 import psycopg
+from tests.commands import POSTROOM, Popen
 
 from postroom.contracts.ops import Query
 from postroom.message import Message
 from postroom.stores import open_store
 
 KEYS = 40
-POSTROOM = [sys.executable, "-m", "postroom"]
 RELAY = ["--lease", "3s", "--send-timeout", "1400ms", "--poll", "100ms", "--backoff", "0.2"]
 RELAY += ["--max-attempts", "1000"]
 APP = """
@@ -99,7 +98,7 @@ class Trip:
         }
         self.begun[what] = self._log_size(what)
         with (self.folder / f"{what}.log").open("ab") as said:
-            self.running[what] = subprocess.Popen(
+            self.running[what] = Popen(
                 [*POSTROOM, *commands[what]],
                 cwd=self.folder,
                 stdout=said,

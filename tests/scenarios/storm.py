@@ -8,7 +8,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from tests.commands import POSTROOM, Popen
 from tests.scenarios.shoppers import Shoppers
 
 from postroom.contracts.ops import Query, Record
@@ -96,13 +96,11 @@ class Storm:
         output = self.folder / f"{name}.out"
         env = {**os.environ, "STORM_RELAY": name, "STORM_DICE": str(self.dice.random())}
         with output.open("wb") as out:
-            popen = subprocess.Popen(
-                self.command("--owner", name), cwd=self.folder, env=env, stdout=out, stderr=subprocess.STDOUT
-            )
+            popen = Popen(self.command("--owner", name), cwd=self.folder, env=env, stdout=out, stderr=subprocess.STDOUT)
         self.running.append(Process(name, popen, output))
 
     def command(self, *more: str) -> list[str]:
-        relay = [sys.executable, "-m", "postroom", "relay", "--store", self.url, "--to", "local://handler:deliver"]
+        relay = [*POSTROOM, "relay", "--store", self.url, "--to", "local://handler:deliver"]
         return [*relay, *OPTIONS, *more]
 
     async def rage(self, seconds: float) -> None:

@@ -8,7 +8,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,13 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.commands import postroom
+from tests.commands import POSTROOM, Popen, postroom
 
 from postroom.testing.waiting import until
 
 OURS = re.compile(r'File ".*/postroom/.*"')
-POSTROOM = [sys.executable, "-m", "postroom"]
-QUICK = ["--lease", "2s", "--send-timeout", "900ms", "--poll", "50ms", "--backoff", "0.1", "--max-attempts", "3"]
+QUICK = ["--lease", "30s", "--send-timeout", "900ms", "--poll", "50ms", "--backoff", "0.1", "--max-attempts", "3"]
 HANDLERS = """
 import asyncio, os, signal, time
 
@@ -88,7 +86,7 @@ class Desk:
 
     @contextmanager
     def started(self, to: str, *options: str) -> Iterator[subprocess.Popen[str]]:
-        process = subprocess.Popen(
+        process = Popen(
             [*POSTROOM, "relay", "--to", to, "--store", self._url, *QUICK, *options],
             cwd=self._folder,
             stdout=subprocess.PIPE,

@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.commands import POSTROOM, Popen
 from tests.scenarios.conftest import DATABASES, url_of
 from tests.scenarios.outages import outage_of
 
@@ -46,7 +46,6 @@ def deliver(message):
 """
 ONLY_ON = {"after-mark": "mongodb"}
 """Points that a relay comes by on one database alone."""
-POSTROOM = [sys.executable, "-m", "postroom"]
 QUICK = ["--lease", "2s", "--send-timeout", "900ms", "--poll", "50ms", "--backoff", "0.1", "--batch", "5"]
 
 
@@ -58,7 +57,7 @@ class Post:
     folder: Path
 
     def relay(self, **env: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+        return Popen(
             [*POSTROOM, "relay", "--store", self.url, "--to", "local://handler:deliver", "--drain", *QUICK],
             cwd=self.folder,
             env={**os.environ, **env},

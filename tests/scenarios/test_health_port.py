@@ -7,7 +7,6 @@ import json
 import signal
 import socket
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -16,20 +15,21 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from tests.commands import POSTROOM, Popen, postroom
+
 from postroom.clock import utcnow
 from postroom.contracts.lanes import Lane, RelayInfo
 from postroom.contracts.outbox import Retry
 from postroom.stores import open_store
 from postroom.testing.waiting import until
 
-POSTROOM = [sys.executable, "-m", "postroom"]
 HOUR = timedelta(hours=1)
 
 
 @contextmanager
 def a_relay(url: str, health: str = "0") -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A running relay, and where its health port is."""
-    process = subprocess.Popen(
+    process = Popen(
         [*POSTROOM, "relay", "--store", url, "--to", "memory://", "--health", health], stdout=subprocess.PIPE, text=True
     )
     try:
@@ -80,15 +80,15 @@ def test_ready_means_that_every_lane_has_a_live_relay(database: str) -> None:
 
 def test_a_port_in_use_is_one_sentence(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'post.db'}"
-    subprocess.run([*POSTROOM, "init", "--store", url], check=True, capture_output=True, timeout=60)
+    assert postroom("init", "--store", url, cwd=tmp_path).returncode == 0
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        command = [*POSTROOM, "relay", "--store", url, "--to", "memory://"]
-        command += ["--health", str(taken.getsockname()[1])]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        port = str(taken.getsockname()[1])
+        done = postroom("relay", "--store", url, "--to", "memory://", "--health", port, cwd=tmp_path)
     assert done.returncode == 1
-    assert done.stdout == ""
-    assert "error: The health port 127.0.0.1:" in done.stderr
-    assert "Address already in use" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    assert done.stdout == b""
+    said = done.stderr.decode()
+    assert "error: The health port 127.0.0.1:" in said
+    assert "Address already in use" in said
+    assert len(said.splitlines()) == 1

@@ -13,6 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from tests.commands import POSTROOM, Popen
 
 from postroom.contracts.lanes import Lane, RelayInfo
 from postroom.contracts.ops import Query, Record
@@ -38,7 +39,7 @@ def deliver(message):
     with open("journal", "a") as journal:
         journal.write(f"{os.getpid()}\\n")
 """
-RELAY = [sys.executable, "-m", "postroom", "relay", "--to", "local://handler:deliver", "--lease", "1h", "--batch", "5"]
+RELAY = [*POSTROOM, "relay", "--to", "local://handler:deliver", "--lease", "1h", "--batch", "5"]
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ def store(database: str, tmp_path: Path) -> str:
 @contextmanager
 def a_relay(store: str, folder: Path, *before: str) -> Iterator[subprocess.Popen[bytes]]:
     command = [*before, *RELAY, "--store", store]
-    relay = subprocess.Popen(command, cwd=folder, env=os.environ, stdout=subprocess.DEVNULL)
+    relay = Popen(command, cwd=folder, env=os.environ, stdout=subprocess.DEVNULL)
     try:
         yield relay
     finally:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from tests.commands import POSTROOM, Popen
 from tests.conformance.test_sqs_consumer import vanished
 from tests.servers import sqs
 from tests.servers.gate import Gate
@@ -31,7 +31,6 @@ from postroom.transports.sqs.decoding import event_in
 KEYS, EACH = 20, 15
 BATCH, CONCURRENCY = 10, 4
 IN_FLIGHT = BATCH * CONCURRENCY
-POSTROOM = [sys.executable, "-m", "postroom"]
 PACE = ["--batch", str(BATCH), "--poll", "50ms", "--backoff", "0.2", "--concurrency", str(CONCURRENCY)]
 TIMES = ["--lease", "30s", "--send-timeout", "2s"]
 AWAY = "the broker is away"
@@ -57,7 +56,7 @@ class Post:
     def relay(self, queue: str | None = None) -> Iterator[subprocess.Popen[bytes]]:
         to = with_queue(sqs.url_at(self.gate.port), queue or self.queue)
         with (self.folder / "said").open("wb") as said:
-            relay = subprocess.Popen(
+            relay = Popen(
                 [*POSTROOM, "relay", "--store", self.store, "--to", to, "--drain", *PACE, *TIMES],
                 cwd=self.folder,
                 env=dict(os.environ),

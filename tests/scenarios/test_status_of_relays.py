@@ -7,23 +7,20 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.commands import postroom
+from tests.commands import POSTROOM, Popen, postroom
 
 from postroom.testing.waiting import until
-
-POSTROOM = [sys.executable, "-m", "postroom"]
 
 
 @pytest.fixture
 def url(database: str) -> str:
-    subprocess.run([*POSTROOM, "init", "--store", database], check=True, capture_output=True, timeout=60)
+    assert postroom("init", "--store", database, cwd=Path.cwd()).returncode == 0
     return database
 
 
@@ -31,7 +28,7 @@ def url(database: str) -> str:
 def a_relay(url: str, name: str, lease: str = "3s") -> Iterator[subprocess.Popen[bytes]]:
     command = [*POSTROOM, "relay", "--store", url, "--to", "memory://", "--owner", name]
     command += ["--lease", lease, "--send-timeout", "1s"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    process = Popen(command, stdout=subprocess.DEVNULL)
     try:
         yield process
     finally:
@@ -77,7 +74,7 @@ def test_two_live_relays_and_a_dead_one_are_shown_as_such(url: str) -> None:
 
 
 def test_a_relay_that_stands_still_is_shown_as_silent_and_when_its_lanes_are_taken_over(url: str) -> None:
-    with a_relay(url, "west", "15s") as west:
+    with a_relay(url, "west", "6s") as west:
         until(lambda: relays(url).get("west", {}).get("lanes") == 64)
         west.send_signal(signal.SIGSTOP)
         until(lambda: relays(url)["west"]["state"] == "silent")

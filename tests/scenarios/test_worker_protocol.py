@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.commands import postroom
-from tests.scenarios.clerk import POSTROOM, Desk, Receiver
+from tests.commands import POSTROOM, Popen, postroom
+from tests.scenarios.clerk import Desk, Receiver
 from tests.scenarios.outages import outage_of
 
 from postroom.stores import open_store
@@ -297,7 +297,7 @@ def test_bad_input_is_one_sentence(tmp_path: Path, arguments: list[str], sentenc
 
 
 def test_what_a_relay_says_is_read_through_a_pipe_as_it_happens(desk: Desk) -> None:
-    relay = subprocess.Popen(
+    relay = Popen(
         [*POSTROOM, "relay", "--to", desk._to, "--store", desk.url],
         cwd=desk._folder,
         stdout=subprocess.PIPE,

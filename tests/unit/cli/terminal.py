@@ -7,11 +7,11 @@ import pty
 import re
 import select
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from tests.commands import POSTROOM, Popen
 from tests.unit.cli.running import Desk
 
 Read = Callable[[str], str]
@@ -22,8 +22,8 @@ Read = Callable[[str], str]
 def on_a_terminal(desk: Desk, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], Read]]:
     """Run the command on a terminal of 80 columns."""
     terminal, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "postroom", *arguments],
+    process = Popen(
+        [*POSTROOM, *arguments],
         cwd=desk.folder,
         env=desk.environment(TERM="xterm", COLUMNS="80", LINES="24"),
         stdin=theirs,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
 from contextlib import closing
 from pathlib import Path
 
 import psycopg
 import pytest
+from tests.commands import POSTROOM, Popen
 from tests.unit.cli.running import Desk
 
 SMALL = ("--messages", "50", "--keys", "7", "--size", "40", "--rate", "50")
@@ -113,8 +113,8 @@ def test_wrong_use_is_one_sentence(desk: Desk) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interruption_drops_the_tables_too(desk: Desk, number: signal.Signals) -> None:
-    command = [sys.executable, "-m", "postroom", "bench", "--to", "http://127.0.0.1:9/hooks", "--messages", "5"]
-    with subprocess.Popen(
+    command = [*POSTROOM, "bench", "--to", "http://127.0.0.1:9/hooks", "--messages", "5"]
+    with Popen(
         command, cwd=desk.folder, env=desk.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         try:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 
 import pytest
+from tests.commands import POSTROOM, Popen
 from tests.servers.nats_server import NatsServer
 from tests.servers.rabbit import PASSWORD
 from tests.servers.streams import create
@@ -69,8 +69,8 @@ def test_a_relay_with_nothing_to_send_says_that_the_broker_is_away_and_starts_wh
     desk("init")
     create(nats_server.url, "ORDERS", subjects=["orders.*"])
     nats_server.kill()
-    command = [sys.executable, "-m", "postroom", "relay", "--to", f"{nats_server.url}/ORDERS?subject=orders.paid"]
-    running = subprocess.Popen(
+    command = [*POSTROOM, "relay", "--to", f"{nats_server.url}/ORDERS?subject=orders.paid"]
+    running = Popen(
         command, cwd=desk.folder, env=desk.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:

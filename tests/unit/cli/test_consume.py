@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from tests.commands import POSTROOM, Popen
 from tests.servers.nats_server import NatsServer
 from tests.servers.ports import free_port
 from tests.servers.queues import fresh_queue, with_queue
@@ -81,8 +81,8 @@ async def test_a_queue_that_the_url_names_is_received_from_and_a_group_there_is_
 @contextmanager
 def consuming(desk: Desk, *options: str) -> Iterator[subprocess.Popen[str]]:
     """As a service: a process of its own that ends when it is told to."""
-    command = [sys.executable, "-m", "postroom", *consume()[:-2], *options]
-    running = subprocess.Popen(
+    command = [*POSTROOM, *consume()[:-2], *options]
+    running = Popen(
         command, cwd=desk.folder, env=desk.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:

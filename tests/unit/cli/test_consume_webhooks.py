@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
+from tests.commands import POSTROOM, Popen
 from tests.servers.ports import free_port
 from tests.unit.cli.inboxes import billing
 from tests.unit.cli.running import Desk
@@ -22,8 +22,8 @@ REMEDY = "--secrets-file), or say that it is unsigned (--unsigned)."
 def receiver(desk: Desk, *options: str, **env: str) -> Iterator[str]:
     """A consumer of webhooks that listens, and where."""
     url = f"http://127.0.0.1:{free_port()}/hooks"
-    command = [sys.executable, "-m", "postroom", "consume", "--from", url, "--app", "billing:inbox", *options]
-    with subprocess.Popen(
+    command = [*POSTROOM, "consume", "--from", url, "--app", "billing:inbox", *options]
+    with Popen(
         command, cwd=desk.folder, env=desk.environment(**env), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None

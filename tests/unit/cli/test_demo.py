@@ -8,7 +8,6 @@ import re
 import signal
 import sqlite3
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -20,6 +19,7 @@ from typing import Any
 import psycopg
 import pytest
 from rich.console import Console
+from tests.commands import POSTROOM, Popen
 from tests.unit.cli.running import Desk
 from tests.unit.cli.terminal import on_a_terminal, plain
 
@@ -259,8 +259,8 @@ def test_a_database_that_is_away_is_said_in_a_sentence(empty: Desk) -> None:
 
 
 def start(desk: Desk, *arguments: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "postroom", "demo", *arguments],
+    return Popen(
+        [*POSTROOM, "demo", *arguments],
         cwd=desk.folder,
         env=desk.environment(),
         stdin=subprocess.DEVNULL,

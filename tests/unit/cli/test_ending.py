@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from tests.commands import POSTROOM, Popen
 from tests.unit.cli.inboxes import billing, consume
 from tests.unit.cli.running import Desk
 
@@ -56,8 +56,8 @@ async def block(message):
 @contextmanager
 def started(desk: Desk, *command: str) -> Iterator[subprocess.Popen[str]]:
     """A service that hangs in a handler."""
-    running = subprocess.Popen(
-        [sys.executable, "-m", "postroom", *command],
+    running = Popen(
+        [*POSTROOM, *command],
         cwd=desk.folder,
         env=desk.environment(),
         stdout=subprocess.PIPE,

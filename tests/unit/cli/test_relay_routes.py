@@ -5,10 +5,10 @@ from __future__ import annotations
 import signal
 import socket
 import subprocess
-import sys
 import time
 
 import pytest
+from tests.commands import POSTROOM, Popen
 from tests.unit.cli.running import Desk
 
 HANDLERS = """
@@ -81,8 +81,8 @@ def test_one_broker_that_is_away_counts_no_failed_try(shop: Desk) -> None:
         closed.bind(("127.0.0.1", 0))
         away = f'"http://127.0.0.1:{closed.getsockname()[1]}"'
         (shop.folder / "postroom.toml").write_text(ROUTES.replace('"local://handlers:rest"', away))
-        command = [sys.executable, "-m", "postroom", "relay", "--poll", "50ms"]
-        relay = subprocess.Popen(command, cwd=shop.folder, env=shop.environment(), stdout=subprocess.PIPE, text=True)
+        command = [*POSTROOM, "relay", "--poll", "50ms"]
+        relay = Popen(command, cwd=shop.folder, env=shop.environment(), stdout=subprocess.PIPE, text=True)
         try:
             assert relay.stdout is not None
             next(line for line in relay.stdout if "route route-2 is paused: the broker is away" in line)
