@@ -77,7 +77,7 @@ def texts_of(code: str) -> Iterator[tuple[int, str]]:
         if id(each) in left_out:
             continue
         if isinstance(each, ast.JoinedStr):
-            text = "".join(part.value if isinstance(part, ast.Constant) else "{}" for part in each.values)
+            text = "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in each.values)
         elif isinstance(each, ast.Constant) and isinstance(each.value, str):
             text = each.value
         else:

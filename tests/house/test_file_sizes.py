@@ -14,7 +14,7 @@ SHORT = {
     "__main__.py": "Python asks for it: `python -m postroom`",
     "clock.py": "the two clocks, which everything imports, and tests replace",
     "integrations/django/apps.py": "Django asks for it",
-    "integrations/django/migrations/0001_outbox_and_inbox.py": "Django asks for it",
+    "integrations/django/migrations/0001_postroom.py": "Django asks for it",
     "stores/sqlite/url.py": "what a URL says is in url.py, in every store",
     "testing/contracts/schema.py": "the cases of a contract are in the file of its name",
     "transports/nats/doctor.py": "what doctor asks of a transport is in its doctor.py, in every transport",

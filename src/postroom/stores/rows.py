@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from postroom.contracts.inbox import DeadDelivery, DeadQuery, Known, KnownQuery
+from postroom.contracts.ops import Record
 from postroom.contracts.outbox import ERROR_MAX
 from postroom.contracts.transport import Delivery, Identity
 from postroom.message import NO_HEADERS, Message, cloudevent, from_cloudevent, id_of
@@ -74,6 +75,29 @@ def message_of(
     message = _new(Message)
     _set(message, "__dict__", facts)
     return message
+
+
+def record_of(row: Sequence[Any], time: Callable[[Any], Any] = lambda at: at) -> Record:
+    """What `find` selects, in this order; *time* makes moments of its times."""
+    seq, status, attempts, lane, created, updated, owner, locked, due, settled, digest, code, error, parked = row[:14]
+    *columns, at, expires_at = row[14:]
+    return Record(
+        seq=seq,
+        status=status,
+        attempts=attempts,
+        lane=lane,
+        created_at=time(created),
+        updated_at=time(updated),
+        message=message_of(*(*columns, time(at), time(expires_at))),
+        owner=owner,
+        locked_at=time(locked),
+        due_at=time(due),
+        settled_at=time(settled),
+        digest=digest,
+        last_error_code=code,
+        last_error=error,
+        parked=bool(parked),
+    )
 
 
 def headers_of(text: str | None) -> Mapping[str, str]:

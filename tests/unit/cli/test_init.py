@@ -12,19 +12,19 @@ from postroom.stores.sqlite.doctor import has_wal_reset_defect
 def test_init_creates_the_tables_and_says_so(empty: Desk) -> None:
     made = empty("init")
     assert made.code == 0
-    assert made.out == "Created the tables in sqlite:///shop.db, at version 2, with 64 lanes.\n"
+    assert made.out == "Created the tables in sqlite:///shop.db, at version 1, with 64 lanes.\n"
     assert empty.count == 0
 
 
 def test_a_second_init_has_nothing_to_do(desk: Desk) -> None:
     again = desk("init")
     assert again.code == 0
-    assert again.out == "Nothing to do: the tables in sqlite:///shop.db are at version 2, with 64 lanes.\n"
+    assert again.out == "Nothing to do: the tables in sqlite:///shop.db are at version 1, with 64 lanes.\n"
 
 
 def test_lanes_prefix_and_a_store_given_as_an_option(empty: Desk) -> None:
     made = empty("init", "--store", "sqlite:///other.db", "--lanes", "16", "--table-prefix", "post", store=None)
-    assert "sqlite:///other.db, at version 2, with 16 lanes" in made.out
+    assert "sqlite:///other.db, at version 1, with 16 lanes" in made.out
     assert empty("init", "--store", "sqlite:///other.db", "--table-prefix", "post", store=None).out.endswith(
         "with 16 lanes.\n"
     )
@@ -86,7 +86,7 @@ def test_the_statements_that_make_the_tables_can_be_printed_and_run_elsewhere(em
     assert not (empty.folder / "shop.db").exists(), "nothing is changed"
     with closing(sqlite3.connect(empty.folder / "shop.db")) as connection:
         connection.executescript(printed.out)
-    assert "at version 2, with 8 lanes" in empty("init").out
+    assert "at version 1, with 8 lanes" in empty("init").out
     assert empty("put", "order.paid").code == 0
 
 

@@ -36,7 +36,7 @@ def test_missing_tables_are_said_with_the_command_to_type(empty: Desk, command: 
 
 @pytest.mark.parametrize("command", [["init"], ["put", "a.b"], ["requeue", "--status", "dead"]], ids=" ".join)
 def test_tables_of_a_later_postroom_are_not_written_to(desk: Desk, command: list[str]) -> None:
-    desk.execute("UPDATE outbox_schema SET version = 99 WHERE version = 2")
+    desk.execute("UPDATE outbox_schema SET version = 99 WHERE version = 1")
     desk(*command).refuses("version 99", "pip install --upgrade postroom", code=1)
     assert desk.count == 0
 

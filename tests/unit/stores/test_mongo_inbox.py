@@ -23,9 +23,13 @@ from postroom.contracts.transport import Delivery, Identity
 from postroom.errors import SchemaMismatch, StoreError, StoreUnavailable
 from postroom.stores import open_store
 from postroom.stores.mongo import inbox as mongo_inbox
+from postroom.stores.mongo import schema
+from postroom.stores.mongo.schema import MongoSchema, Step
 from postroom.testing.contracts._case import a_message
 from postroom.testing.contracts.inbox import an_event
 
+TWO = {1: Step("0001_outbox", (MongoSchema.make_outbox,)), 2: Step("0002_inbox", (MongoSchema.make_inbox,))}
+"""As if the inbox had come in a second migration."""
 LOW = Identity("shop", UUID(int=1))
 
 
@@ -204,10 +208,15 @@ def here(mongo_database: str) -> Iterator[Any]:
 
 
 async def test_collections_of_an_earlier_postroom_are_refused_until_they_are_migrated(
-    mongo_database: str, here: Any
+    mongo_database: str, here: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_store(mongo_database) as store:
-        await store.schema.migrate()
+        first = await store.schema.migrate()
+        assert (first.before, first.after, list(first.applied)) == (0, 1, ["0001_postroom"])
+        await drop_tables(mongo_database, TableNames())
+        monkeypatch.setattr(schema, "STEPS", TWO)
+        first = await store.schema.migrate()
+        assert (first.before, first.after, list(first.applied)) == (0, 2, ["0001_outbox", "0002_inbox"])
         for name in ("inbox", "inbox_dead"):
             here[name].drop()
         here["outbox_schema"].delete_one({"_id": 2})

@@ -169,7 +169,8 @@ async def test_a_method_that_lost_half_way_is_run_again_as_a_whole(
     (seq,) = await put(store, "a")
     relay = await a_relay(store)
     claims = await relay.claim()
-    real, ran = store.outbox._verdicts._run, list[str]()
+    verdicts: Any = store.outbox._verdicts
+    real, ran = verdicts._run, list[str]()
 
     async def losing(connection: Connection, name: str, /, **parameters: Any) -> Any:
         ran.append(name)
@@ -177,7 +178,7 @@ async def test_a_method_that_lost_half_way_is_run_again_as_a_whole(
             raise asyncmy.errors.OperationalError(code, "lost to another")
         return await real(connection, name, **parameters)
 
-    monkeypatch.setattr(store.outbox._verdicts, "_run", losing)
+    monkeypatch.setattr(verdicts, "_run", losing)
     assert await relay.settle(claims, Retry(SECOND, "TIMEOUT")) == "settled"
     assert ran.count("retry") == 2
     (record,) = await store.ops.find(Query())

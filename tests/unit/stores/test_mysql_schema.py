@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.unit.stores.catalogues import catalogue
 from tests.unit.stores.homes import MariaDBHome, columns
+from tests.unit.stores.two_steps import NAMES as TWO
+from tests.unit.stores.two_steps import in_two_steps, two_steps
 
 from postroom.config.tables import TableNames
 from postroom.contracts.ops import Query
@@ -17,15 +19,22 @@ from postroom.stores.sql.files import backquoted, rename
 from postroom.stores.sql.migrations import steps
 from postroom.testing.contracts._case import SECOND, a_message, a_relay, put
 
-STEPS = {step.number: len(split(backquoted(rename(step.sql, TableNames())))) for step in steps(schema.PACKAGE)}
-"""How many statements each has."""
+DEATHS = [
+    pytest.param(names, step.number, done, id=f"{step.name}-{done}")
+    for names, script in ((["0001_postroom"], steps(schema.PACKAGE)), (TWO, two_steps(schema.PACKAGE)))
+    for step in script
+    for done in range(len(split(backquoted(rename(step.sql, TableNames())))) + 1)
+]
+"""After each statement of each step, in our own migrations, and as if there had been two."""
 
 
-@pytest.mark.parametrize(("step", "done"), [(step, done) for step in STEPS for done in range(STEPS[step] + 1)])
+@pytest.mark.parametrize(("names", "step", "done"), DEATHS)
 async def test_an_init_that_died_half_way_is_finished_by_the_next(
-    mariadb_home: MariaDBHome, monkeypatch: pytest.MonkeyPatch, step: int, done: int
+    mariadb_home: MariaDBHome, monkeypatch: pytest.MonkeyPatch, names: list[str], step: int, done: int
 ) -> None:
     """After each statement; of what somebody put in between, nothing is lost."""
+    if names == TWO:
+        in_two_steps(monkeypatch)
     real, begun = schema.split, list[str]()
 
     def dying(script: str) -> list[str]:
@@ -45,8 +54,8 @@ async def test_an_init_that_died_half_way_is_finished_by_the_next(
         migrated = await later.schema.migrate()
         assert (migrated.before, migrated.after, list(migrated.applied)) == (
             step - 1,
-            2,
-            ["0001_outbox", "0002_inbox"][step - 1 :],
+            len(names),
+            names[step - 1 :],
         )
         await later.schema.check()
         assert len(await later.lanes.all()) == 8, "as many as were begun"

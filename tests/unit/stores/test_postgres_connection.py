@@ -341,8 +341,8 @@ async def test_a_claim_is_durable_even_where_the_role_is_not(postgres_home: Post
         await put(store, "a")
         relay = await a_relay(store)
         seen: list[str] = []
-        claiming = store.outbox._claiming
-        real = claiming._claim_lines
+        claiming: Any = store.outbox._claiming
+        real: Callable[..., Awaitable[list[Claim]]] = claiming._claim_lines
 
         async def looking(connection: Connection, *args: Any) -> list[Claim]:
             row = await (await connection.execute("SHOW synchronous_commit")).fetchone()
@@ -350,7 +350,7 @@ async def test_a_claim_is_durable_even_where_the_role_is_not(postgres_home: Post
             seen.append(row[0])
             return await real(connection, *args)
 
-        claiming._claim_lines = looking  # type: ignore[method-assign, assignment] # to look in the middle of a transaction
+        claiming._claim_lines = looking  # to look in the middle of a transaction
         assert len(await relay.claim(now=NOON)) == 1
         assert seen == ["on"]
 

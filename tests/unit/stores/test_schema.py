@@ -17,6 +17,7 @@ import pytest
 from tests.servers.databases import fresh_mariadb_database, in_database
 from tests.unit.stores.catalogues import catalogue, renamed, rewritten, with_prefix
 from tests.unit.stores.homes import Home, MariaDBHome, PostgresHome, SQLiteHome, columns, drop_tables
+from tests.unit.stores.two_steps import in_two_steps, two_steps
 
 from postroom.config.tables import NAME_MAX, TableNames
 from postroom.contracts.ops import Query
@@ -30,6 +31,7 @@ from postroom.stores.sqlite import SQLiteStore, doctor
 from postroom.stores.sqlite import connections as sqlite_connections
 from postroom.testing.contracts._case import a_message, a_relay, put
 
+ROOT = str(Path(__file__).parents[3])
 LONG = "a" * (NAME_MAX - 1)
 """One short of the longest prefix."""
 
@@ -120,9 +122,27 @@ async def test_migrating_again_does_nothing(home: Home) -> None:
         first = await store.schema.migrate()
         before = catalogue(home)
         second = await store.schema.migrate()
+    assert (first.before, first.after, list(first.applied)) == (0, 1, ["0001_postroom"])
+    assert (second.before, second.after, list(second.applied)) == (1, 1, [])
+    assert catalogue(home) == before
+    assert home.sql("SELECT version, name FROM outbox_schema") == [(1, "0001_postroom")]
+
+
+async def test_migrating_in_two_steps_makes_the_same_tables(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with elsewhere(home, tmp_path) as beside:
+        async with beside.open() as store:
+            await store.schema.migrate()
+        in_one_step = catalogue(beside)
+    in_two_steps(monkeypatch)
+    async with home.open() as store:
+        first = await store.schema.migrate()
+        before = catalogue(home)
+        second = await store.schema.migrate()
     assert (first.before, first.after, list(first.applied)) == (0, 2, ["0001_outbox", "0002_inbox"])
     assert (second.before, second.after, list(second.applied)) == (2, 2, [])
-    assert catalogue(home) == before
+    assert catalogue(home) == before == in_one_step
     assert home.sql("SELECT version, name FROM outbox_schema") == [(1, "0001_outbox"), (2, "0002_inbox")]
 
 
@@ -130,6 +150,9 @@ async def test_migrating_again_does_nothing(home: Home) -> None:
 
 MIGRATOR = """
 import asyncio, json, sys, warnings
+sys.path.insert(0, sys.argv[1])
+import pytest
+from tests.unit.stores.two_steps import in_two_steps
 from postroom.config.values import TableNames
 from postroom.stores import open_store
 
@@ -144,8 +167,10 @@ async def main():
         except Exception as exc:
             print(json.dumps(f"{type(exc).__name__}: {exc}"), flush=True)
 
+in_two_steps(pytest.MonkeyPatch())
 asyncio.run(main())
 """
+"""In two steps: one that comes between them would see it."""
 
 
 @contextmanager
@@ -155,7 +180,7 @@ def migrators(number: int) -> Iterator[Sequence[subprocess.Popen[str]]]:
         processes = []
         for _ in range(number):
             process = subprocess.Popen(
-                [sys.executable, "-c", MIGRATOR], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+                [sys.executable, "-c", MIGRATOR, ROOT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
             )
             stack.enter_context(process)
             stack.callback(process.kill)
@@ -202,8 +227,8 @@ async def test_tables_of_a_later_postroom_are_refused_with_the_command_to_type(h
         for refused in (store.schema.check, store.schema.migrate):
             with pytest.raises(SchemaMismatch, match=r"version 99.*`pip install --upgrade postroom`") as caught:
                 await refused()
-            assert caught.value.facts == {"version": 99, "needed": 2}
-    assert columns(home.sql("SELECT version FROM outbox_schema ORDER BY 1")) == [1, 2, 99]
+            assert caught.value.facts == {"version": 99, "needed": 1}
+    assert columns(home.sql("SELECT version FROM outbox_schema ORDER BY 1")) == [1, 99]
 
 
 async def test_a_database_without_tables_is_refused_with_the_command_to_type(home: Home) -> None:
@@ -243,7 +268,7 @@ async def test_a_table_that_went_missing_is_told_with_the_command_to_type(home: 
             await store.ops.find(Query())
 
 
-THREE = "CREATE TABLE outbox_extra (seq integer);"
+EXTRA = "CREATE TABLE outbox_extra (seq integer);"
 in_one_transaction = pytest.mark.parametrize("home", ["sqlite", "postgres"], indirect=True)
 """MariaDB and MySQL commit after each CREATE: what they do instead is in test_mysql_schema.py."""
 
@@ -253,7 +278,7 @@ def with_one_more_step(monkeypatch: pytest.MonkeyPatch, sql: str) -> None:
     real = migrations.steps
 
     def longer(package: str) -> Sequence[Step]:
-        return [*real(package), Step(3, "0003_extra", sql)]
+        return [*real(package), Step(2, "0002_extra", sql)]
 
     monkeypatch.setattr(migrations, "steps", longer)
 
@@ -262,12 +287,12 @@ async def test_older_tables_are_refused_until_they_are_migrated(home: Home, monk
     async with home.open() as store:
         await store.schema.migrate()
         await put(store, "a")
-        with_one_more_step(monkeypatch, THREE)
-        with pytest.raises(SchemaMismatch, match=r"at version 2, .* needs 3: run `postroom init --store .*`") as caught:
+        with_one_more_step(monkeypatch, EXTRA)
+        with pytest.raises(SchemaMismatch, match=r"at version 1, .* needs 2: run `postroom init --store .*`") as caught:
             await store.schema.check()
-        assert caught.value.facts == {"version": 2, "needed": 3}
+        assert caught.value.facts == {"version": 1, "needed": 2}
         migrated = await store.schema.migrate()
-        assert (migrated.before, migrated.after, list(migrated.applied)) == (2, 3, ["0003_extra"])
+        assert (migrated.before, migrated.after, list(migrated.applied)) == (1, 2, ["0002_extra"])
         await store.schema.check()
         assert len(await store.ops.find(Query())) == 1
     assert home.sql("SELECT count(*) FROM outbox_extra") == [(0,)]
@@ -287,6 +312,22 @@ async def test_an_inbox_of_somebody_else_is_refused_and_kept(home: Home, name: s
     async with home.open(tables=TableNames(prefix="postroom")) as store:
         await store.schema.migrate()
         await store.schema.check()
+
+
+@pytest.mark.parametrize("name", ["inbox", "inbox_dead"])
+async def test_an_inbox_of_somebody_else_that_a_later_step_meets_is_refused_and_kept(
+    home: Home, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_two_steps(monkeypatch)
+    async with home.open() as store:
+        with monkeypatch.context() as older:
+            older.setattr(migrations, "steps", lambda package: two_steps(package)[:1])
+            await store.schema.migrate()
+        home.script(f"CREATE TABLE {name} (letter integer); INSERT INTO {name} (letter) VALUES (7);")
+        with pytest.raises(SchemaMismatch, match=rf"table .{name}. in .* did not make"):
+            await store.schema.migrate()
+    assert home.sql(f"SELECT letter FROM {name}") == [(7,)]
+    assert home.sql("SELECT version FROM outbox_schema") == [(1,)]
 
 
 async def test_what_is_dropped_is_of_this_prefix_alone(home: Home) -> None:
@@ -312,11 +353,11 @@ async def test_a_migration_that_fails_half_way_leaves_nothing(home: Home, monkey
     async with home.open() as store:
         await store.schema.migrate()
         before = catalogue(home)
-        with_one_more_step(monkeypatch, THREE + "\nINSERT INTO outbox_lane (lane) VALUES (77);\n" + THREE)
+        with_one_more_step(monkeypatch, EXTRA + "\nINSERT INTO outbox_lane (lane) VALUES (77);\n" + EXTRA)
         with pytest.raises(StoreError, match="outbox_extra"):
             await store.schema.migrate()
         assert catalogue(home) == before
-        assert home.sql("SELECT version FROM outbox_schema ORDER BY 1") == [(1,), (2,)]
+        assert home.sql("SELECT version FROM outbox_schema ORDER BY 1") == [(1,)]
         assert home.sql("SELECT count(*) FROM outbox_lane") == [(64,)]
 
 

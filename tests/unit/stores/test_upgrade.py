@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.unit.cli.running import Desk
 from tests.unit.stores.homes import Home
+from tests.unit.stores.two_steps import in_two_steps, two_steps
 
 from postroom import Message, Relay, Route
 from postroom.config.tables import TableNames
@@ -30,8 +31,8 @@ async def put_and_wait(store: Store, came: list[str], key: str) -> None:
 async def test_a_relay_goes_on_while_the_tables_are_migrated_and_after_it(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    steps = migrations.steps(f"postroom.stores.{home.dialect}")
-    monkeypatch.setattr(migrations, "steps", lambda _: steps[:1])
+    in_two_steps(monkeypatch)
+    monkeypatch.setattr(migrations, "steps", lambda package: two_steps(package)[:1])
     came: list[str] = []
 
     async def deliver(message: Message) -> None:
@@ -42,7 +43,7 @@ async def test_a_relay_goes_on_while_the_tables_are_migrated_and_after_it(
         relay = Relay(store, [Route(to=LocalPublisher(deliver))])
         running = asyncio.create_task(relay.run())
         await put_and_wait(another, came, "before")
-        monkeypatch.undo()
+        in_two_steps(monkeypatch)
         async with asyncio.TaskGroup() as both:
             both.create_task(put_and_wait(another, came, "meanwhile"))
             migrated = both.create_task(another.schema.migrate())
@@ -60,13 +61,13 @@ async def test_a_service_of_an_older_postroom_may_put_into_newer_tables_and_a_re
     async with home.open() as store:
         await store.schema.migrate()
         newer = (
-            "INSERT INTO outbox_schema (version, name, applied_at) SELECT 3, 'x', max(applied_at) FROM outbox_schema"
+            "INSERT INTO outbox_schema (version, name, applied_at) SELECT 2, 'x', max(applied_at) FROM outbox_schema"
         )
         home.sql(newer)
         await store.outbox.put([Message("order.paid", key="a", data=1)])
         assert home.sql("SELECT count(*) FROM outbox") == [(1,)]
     said = Desk(tmp_path)("relay", "--to", "null://", "--drain", store=home.url)
-    said.refuses("are at version 3, newer than the 2 this Postroom knows", "pip install --upgrade postroom", code=1)
+    said.refuses("are at version 2, newer than the 1 this Postroom knows", "pip install --upgrade postroom", code=1)
 
 
 async def test_the_page_quotes_what_is_said() -> None:
@@ -74,7 +75,7 @@ async def test_the_page_quotes_what_is_said() -> None:
     tables = TableNames()
     sentences = [
         migrations.too_old(1, 2, "…", tables),
-        migrations.too_new(3, 2),
+        migrations.too_new(2, 1),
         migrations.missing("…", tables),
         migrations.other_lanes(64, 16),
     ]

@@ -9,7 +9,7 @@ from postroom.integrations import alembic as postroom
 
 
 def upgrade() -> None:
-    postroom.upgrade(op, to=2)
+    postroom.upgrade(op, to=1)
 
 
 def downgrade() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
 
 from pymongo import ASCENDING, IndexModel, ReturnDocument, UpdateOne
 from pymongo.errors import CollectionInvalid
@@ -14,8 +15,6 @@ from postroom.stores.mongo.collections import Collections, DocumentCollection, P
 from postroom.stores.mongo.connections import Document
 from postroom.stores.sql.migrations import not_ours, other_lanes, too_new, too_old
 
-STEPS = {1: "0001_outbox", 2: "0002_inbox"}
-VERSION = max(STEPS)
 LANES_DEFAULT = 64
 DROPPED: tuple[TablePart, ...] = (
     "claim",
@@ -87,31 +86,30 @@ class MongoSchema(Part):
 
     @without_transaction
     async def migrate(self) -> Migration:
-        before = await self._version()
-        if before > VERSION:
-            raise too_new(before, VERSION)
+        before, needed = await self._version(), newest()
+        if before > needed:
+            raise too_new(before, needed)
         collections, shown = self.collections, self.connections.address.shown
         names = await self.connections.database.list_collection_names()
         counter = await collections.counter.find_one()
         if not before and collections.outbox.name in names and counter is None:
             raise not_ours(shown, collections.tables)
         for part in ("inbox", "inbox_dead"):
-            if before < 2 and collections.tables.name(part) in names and INBOX_BEGUN not in (counter or {}):
+            if before < inbox_since() and collections.tables.name(part) in names and INBOX_BEGUN not in (counter or {}):
                 raise not_ours(shown, collections.tables, part)
         # The counter is the first thing made: whoever died after it can begin again.
-        await self._make(before)
-        applied = [name for number, name in STEPS.items() if number > before]
-        return Migration(before=before, after=VERSION, applied=applied)
+        applied = await self._make(before)
+        return Migration(before=before, after=needed, applied=applied)
 
     @without_transaction
     async def check(self) -> None:
-        version = await self._version()
-        if version > VERSION:
-            raise too_new(version, VERSION)
+        version, needed = await self._version(), newest()
+        if version > needed:
+            raise too_new(version, needed)
         if not version:
             raise self.collections.missing()
-        if version < VERSION:
-            raise too_old(version, VERSION, self.connections.address.shown, self.collections.tables)
+        if version < needed:
+            raise too_old(version, needed, self.connections.address.shown, self.collections.tables)
 
     async def drop(self) -> None:
         # Not by `without_transaction`, which first asks what the server can do: any server can drop.
@@ -120,21 +118,23 @@ class MongoSchema(Part):
                 await self.connections.database[self.collections.tables.name(part)].drop()
 
     async def _version(self) -> int:
-        newest = await self.collections.schema.find_one(sort=[("_id", -1)])
-        return 0 if newest is None else int(newest["_id"])
+        last = await self.collections.schema.find_one(sort=[("_id", -1)])
+        return 0 if last is None else int(last["_id"])
 
-    async def _make(self, before: int) -> None:
+    async def _make(self, before: int) -> list[str]:
+        """Take the steps after this version; return their names."""
         lanes = await self._lane_count()
         if self._lanes is not None and lanes != self._lanes:
             raise other_lanes(lanes, self._lanes)
-        if before < 1:
-            await self._make_outbox(lanes)
-            await self._done(1)
-        if before < 2:
-            await self._make_inbox()
-            await self._done(2)
+        pending = {number: step for number, step in STEPS.items() if number > before}
+        for number, step in pending.items():
+            for make in step.makes:
+                await make(self, lanes)
+            await self._done(number, step.name)
+        return [step.name for step in pending.values()]
 
-    async def _make_outbox(self, lanes: int) -> None:
+    async def make_outbox(self, lanes: int) -> None:
+        """Make the collections of the outbox."""
         collections = self.collections
         apart = [collections.dead] if self.connections.address.dead_apart else []
         for collection in (
@@ -154,16 +154,17 @@ class MongoSchema(Part):
             [UpdateOne({"_id": lane}, {"$setOnInsert": fresh}, upsert=True) for lane in range(lanes)]
         )
 
-    async def _make_inbox(self) -> None:
+    async def make_inbox(self, lanes: int) -> None:  # noqa: ARG002 - every maker is told
+        """Make the collections of the inbox."""
         collections = self.collections
         await collections.counter.update_one({"_id": SEQ}, {"$set": {INBOX_BEGUN: True}})
         for collection, indexes in ((collections.inbox, INBOX), (collections.inbox_dead, INBOX_DEAD)):
             await self._create(collection, None)
             await collection.create_indexes(indexes)
 
-    async def _done(self, number: int) -> None:
+    async def _done(self, number: int, name: str) -> None:
         """A step's version is the last of it: while it is not there, nobody uses the rest."""
-        applied = {"$setOnInsert": {"name": STEPS[number]}, "$currentDate": {"applied_at": True}}
+        applied = {"$setOnInsert": {"name": name}, "$currentDate": {"applied_at": True}}
         await self.collections.schema.update_one({"_id": number}, applied, upsert=True)
 
     async def _lane_count(self) -> int:
@@ -180,3 +181,23 @@ class MongoSchema(Part):
             await self.connections.database.create_collection(collection.name, **options)
         except CollectionInvalid:
             return  # it is there
+
+
+class Step(NamedTuple):
+    """One numbered migration: its name, and what it makes, in this order."""
+
+    name: str
+    makes: tuple[Callable[[MongoSchema, int], Awaitable[None]], ...]
+
+
+STEPS: dict[int, Step] = {1: Step("0001_postroom", (MongoSchema.make_outbox, MongoSchema.make_inbox))}
+
+
+def newest() -> int:
+    """The version this Postroom needs."""
+    return max(STEPS)
+
+
+def inbox_since() -> int:
+    """The version since which the inbox is ours."""
+    return next(number for number, step in STEPS.items() if MongoSchema.make_inbox in step.makes)

@@ -25,16 +25,7 @@ from postroom.stores.mysql.inbox_connections import (
     is_gone,
     is_open,
 )
-from postroom.stores.mysql.statements import (
-    EVERYTHING,
-    Part,
-    Statements,
-    in_transaction,
-    listed,
-    many,
-    single_statement,
-    text_of,
-)
+from postroom.stores.mysql.statements import EVERYTHING, Statements, listed, many, text_of
 from postroom.stores.rows import (
     by_source,
     dead_of,
@@ -47,6 +38,7 @@ from postroom.stores.rows import (
     known_parameters,
     query_parameters,
 )
+from postroom.stores.sql.parts import Part, in_transaction, single_statement
 
 if TYPE_CHECKING:
     import pymysql
@@ -199,12 +191,12 @@ def _pause(tries_left: int) -> float:
     return PAUSE_SECONDS * (TRIES - tries_left) * random.random()  # noqa: S311 - no secret
 
 
-class MySQLInbox(Part):
+class MySQLInbox(Part[Connection]):
     """See `postroom.contracts.inbox` for what each method promises."""
 
     def __init__(self, connections: Connections, statements: Statements) -> None:
         super().__init__(connections, statements)
-        self._statements = statements
+        self._connections, self._statements = connections, statements
         self._handling, self._blocking = HandlerConnections(connections), BlockingConnections(connections)
 
     async def close(self) -> None:
@@ -215,12 +207,12 @@ class MySQLInbox(Part):
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[MySQLInboxTransaction]:
         async with self._handling.transaction() as connection:
-            yield MySQLInboxTransaction(connection, self.connections, self._statements)
+            yield MySQLInboxTransaction(connection, self._connections, self._statements)
 
     @contextmanager
     def blocking(self) -> Iterator[BlockingMySQLTransaction]:
         with self._blocking.transaction() as connection:
-            yield BlockingMySQLTransaction(connection, self.connections, self._statements)
+            yield BlockingMySQLTransaction(connection, self._connections, self._statements)
 
     @in_transaction
     async def failed(self, connection: Connection, consumer: str, event: Identity, code: str, error: str) -> int:

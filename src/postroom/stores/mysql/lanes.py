@@ -9,26 +9,17 @@ from datetime import datetime, timedelta
 from postroom.contracts.lanes import Lane, OnLeaseLost, RelayInfo
 from postroom.stores.mysql.connections import Connection, Connections
 from postroom.stores.mysql.settle import Verdicts
-from postroom.stores.mysql.statements import (
-    Part,
-    Statements,
-    in_transaction,
-    listed,
-    many,
-    pairs,
-    single_statement,
-    text_of,
-)
-from postroom.stores.selection import LostRow, after_a_crash
+from postroom.stores.mysql.statements import Statements, listed, many, pairs, text_of
+from postroom.stores.sql.lanes import SqlLanes
+from postroom.stores.sql.parts import in_transaction
 from postroom.stores.sql.times import MICROSECOND
 
 
-class MySQLLanes(Part):
+class MySQLLanes(SqlLanes[Connection]):
     """See `postroom.contracts.lanes` for what each method promises."""
 
     def __init__(self, connections: Connections, statements: Statements) -> None:
-        super().__init__(connections, statements)
-        self._verdicts = Verdicts(statements)
+        super().__init__(connections, statements, Verdicts(statements))
 
     @in_transaction
     async def join(self, connection: Connection, relay: RelayInfo, *, now: datetime | None = None) -> None:
@@ -43,21 +34,6 @@ class MySQLLanes(Part):
             process=relay.process,
             now=text_of(now),
         )
-
-    @in_transaction
-    async def leave(self, connection: Connection, owner: str) -> None:
-        await self._run(connection, "leave", owner=owner)
-
-    @single_statement
-    async def relays(self, connection: Connection) -> Sequence[RelayInfo]:
-        return [
-            RelayInfo(owner=owner, name=name, host=host, pid=pid, version=version, process=process, seen_at=seen)
-            for owner, name, host, pid, version, process, seen in await self._rows(connection, "relays")
-        ]
-
-    @single_statement
-    async def all(self, connection: Connection) -> Sequence[Lane]:
-        return [Lane(*row) for row in await self._rows(connection, "lanes")]
 
     @in_transaction
     async def take(
@@ -88,12 +64,7 @@ class MySQLLanes(Part):
         if not dropped:
             return
         await self._run(connection, "let_go", listed=listed(lanes))
-        seqs = many(seq for claim, _ in dropped for seq in numbers(claim))
-        alone = {seq for claim, was_alone in dropped if was_alone for seq in numbers(claim)}
-        rows = [LostRow._make(row) for row in await self._rows(connection, "lost", seqs=seqs)]
-        verdicts, keys = after_a_crash(rows, lost, alone)
-        await self._verdicts.record(connection, verdicts, now, lost=True)
-        await self._verdicts.look_after(connection, keys)
+        await self._count_lost(connection, [(numbers(claim), alone) for claim, alone in dropped], lost, now)
 
     @in_transaction
     async def renew(

@@ -13,7 +13,6 @@ from postroom.config.tables import TableNames
 from postroom.contracts.schema import Migration
 from postroom.errors import StoreUnavailable
 from postroom.stores.mysql.connections import Connection
-from postroom.stores.mysql.statements import Running, in_transaction
 from postroom.stores.sql.files import backquoted, read, rename
 from postroom.stores.sql.migrations import (
     SINCE,
@@ -27,6 +26,7 @@ from postroom.stores.sql.migrations import (
     require,
 )
 from postroom.stores.sql.mysql_server import LOG_SETTINGS, Version, lock_name, require_safe_log, version_of
+from postroom.stores.sql.parts import Running, in_transaction
 
 PACKAGE = "postroom.stores.mysql"
 LANES_DEFAULT = 64
@@ -38,7 +38,7 @@ COLLATION = "utf8mb4_nopad_bin"
 class MySQLSchema:
     """See `postroom.contracts.schema` for what each method promises."""
 
-    def __init__(self, connections: Running, tables: TableNames, lanes: int | None, store: str) -> None:
+    def __init__(self, connections: Running[Connection], tables: TableNames, lanes: int | None, store: str) -> None:
         self.connections = connections
         self._tables, self._lanes, self._store = tables, lanes, store
         self._versions = backquoted(tables.qualified("schema"))

@@ -16,7 +16,7 @@ from postroom.contracts.inbox import DeadDelivery, DeadQuery, DeliveryState, Kno
 from postroom.contracts.transport import Delivery, Identity
 from postroom.stores.postgres.blocking_connections import BlockingConnections
 from postroom.stores.postgres.connections import Connection, Connections
-from postroom.stores.postgres.statements import Part, Statements, in_transaction, single_statement
+from postroom.stores.postgres.statements import Statements
 from postroom.stores.rows import (
     by_source,
     dead_of,
@@ -28,6 +28,7 @@ from postroom.stores.rows import (
     known_parameters,
     query_parameters,
 )
+from postroom.stores.sql.parts import Part, in_transaction, single_statement
 
 
 def _is_whole(connection: psycopg.Connection[Any] | Connection) -> bool:
@@ -111,12 +112,13 @@ def _in_turn(ids: Collection[UUID]) -> list[str]:
     return sorted(each.hex for each in ids)
 
 
-class PostgresInbox(Part):
+class PostgresInbox(Part[Connection]):
     """See `postroom.contracts.inbox` for what each method promises."""
 
     def __init__(self, connections: Connections, statements: Statements) -> None:
         super().__init__(connections, statements)
-        self._statements, self._blocking = statements, BlockingConnections(connections)
+        self._statements, self._handling = statements, connections.handling
+        self._blocking = BlockingConnections(connections)
 
     def close(self) -> None:
         """Close the connections of sync handlers; the others are the store's."""
@@ -124,7 +126,7 @@ class PostgresInbox(Part):
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[PostgresInboxTransaction]:
-        async with self.connections.handling() as connection:
+        async with self._handling() as connection:
             yield PostgresInboxTransaction(connection, self._statements)
 
     @contextmanager
@@ -181,4 +183,4 @@ class PostgresInbox(Part):
 
     @single_statement
     async def purge(self, connection: Connection, consumer: str, before: datetime, *, limit: int = 10_000) -> int:
-        return (await self._run(connection, "forget", consumer=consumer, before=before, limit=limit)).rowcount
+        return int((await self._run(connection, "forget", consumer=consumer, before=before, limit=limit)).rowcount)

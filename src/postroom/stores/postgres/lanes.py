@@ -8,16 +8,16 @@ from datetime import datetime, timedelta
 from postroom.contracts.lanes import Lane, OnLeaseLost, RelayInfo
 from postroom.stores.postgres.connections import Connection, Connections
 from postroom.stores.postgres.settle import Verdicts
-from postroom.stores.postgres.statements import Part, Statements, in_transaction, single_statement
-from postroom.stores.selection import LostRow, after_a_crash
+from postroom.stores.postgres.statements import Statements
+from postroom.stores.sql.lanes import SqlLanes
+from postroom.stores.sql.parts import in_transaction
 
 
-class PostgresLanes(Part):
+class PostgresLanes(SqlLanes[Connection]):
     """See `postroom.contracts.lanes` for what each method promises."""
 
     def __init__(self, connections: Connections, statements: Statements) -> None:
-        super().__init__(connections, statements)
-        self._verdicts = Verdicts(statements)
+        super().__init__(connections, statements, Verdicts(statements))
 
     @in_transaction
     async def join(self, connection: Connection, relay: RelayInfo, *, now: datetime | None = None) -> None:
@@ -34,22 +34,6 @@ class PostgresLanes(Part):
         )
         if is_new:
             await self._wake(connection)
-
-    @in_transaction
-    async def leave(self, connection: Connection, owner: str) -> None:
-        await self._run(connection, "leave", owner=owner)
-        await self._wake(connection)
-
-    @single_statement
-    async def relays(self, connection: Connection) -> Sequence[RelayInfo]:
-        return [
-            RelayInfo(owner=owner, name=name, host=host, pid=pid, version=version, process=process, seen_at=seen)
-            for owner, name, host, pid, version, process, seen in await self._rows(connection, "relays")
-        ]
-
-    @single_statement
-    async def all(self, connection: Connection) -> Sequence[Lane]:
-        return [Lane(*row) for row in await self._rows(connection, "lanes")]
 
     @in_transaction
     async def take(
@@ -72,15 +56,7 @@ class PostgresLanes(Part):
         self, connection: Connection, lanes: Sequence[int], lost: OnLeaseLost, now: datetime | None
     ) -> None:
         """Count an attempt for what an earlier owner had in flight here, and drop its claim (R6)."""
-        dropped = await self._rows(connection, "let_go", lanes=lanes)
-        seqs = [seq for claim, _ in dropped for seq in claim]
-        if not seqs:
-            return
-        alone = {seq for claim, was_alone in dropped if was_alone for seq in claim}
-        rows = [LostRow._make(row) for row in await self._rows(connection, "lost", seqs=seqs)]
-        verdicts, keys = after_a_crash(rows, lost, alone)
-        await self._verdicts.record(connection, verdicts, now, lost=True)
-        await self._verdicts.look_after(connection, keys)
+        await self._count_lost(connection, await self._rows(connection, "let_go", lanes=lanes), lost, now)
 
     @in_transaction
     async def renew(

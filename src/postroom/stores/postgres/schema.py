@@ -10,7 +10,6 @@ from postroom.config.tables import TableNames
 from postroom.contracts.schema import Migration
 from postroom.errors import StoreError
 from postroom.stores.postgres.connections import Connection
-from postroom.stores.postgres.statements import Running, in_transaction
 from postroom.stores.sql.files import read, rename
 from postroom.stores.sql.migrations import (
     SINCE,
@@ -22,6 +21,7 @@ from postroom.stores.sql.migrations import (
     pending,
     require,
 )
+from postroom.stores.sql.parts import Running, in_transaction
 
 PACKAGE = "postroom.stores.postgres"
 
@@ -29,7 +29,7 @@ PACKAGE = "postroom.stores.postgres"
 class PostgresSchema:
     """See `postroom.contracts.schema` for what each method promises."""
 
-    def __init__(self, connections: Running, tables: TableNames, lanes: int | None, store: str) -> None:
+    def __init__(self, connections: Running[Connection], tables: TableNames, lanes: int | None, store: str) -> None:
         self.connections = connections
         self._tables, self._lanes, self._store = tables, lanes, store
         names = (name for name in (tables.schema, tables.name("schema")) if name is not None)

@@ -15,7 +15,7 @@ from postroom.errors import SchemaMismatch
 from postroom.stores.sql.files import backquoted, files_of, read, rename
 from postroom.stores.sql.insert import Dialect
 
-SINCE: dict[Part, int] = {"": 1, "inbox": 2, "inbox_dead": 2}
+SINCE: dict[Part, int] = {"": 1, "inbox": 1, "inbox_dead": 1}
 """Tables by whose names somebody may have made one before us, with the migration that makes ours."""
 VERSIONS = "versions.sql"
 """The file with the table that says which of them were applied."""
@@ -39,7 +39,7 @@ class Step:
 
 @cache
 def steps(package: str) -> Sequence[Step]:
-    """The migrations of a store, in order: `0001_outbox.sql`, `0002_…`."""
+    """The migrations of a store, in order: `0001_postroom.sql`, `0002_…`."""
     folder = files_of(package).joinpath("migrations")
     files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
     return [Step(int(file.name[:4]), file.name.removesuffix(".sql"), file.read_text()) for file in files]

@@ -11,7 +11,7 @@ from uuid import UUID
 from postroom.clock import utcnow
 from postroom.contracts.ops import Counts, Progress, Query, Record, Status
 from postroom.stores.chunks import Chunk, Done, end_of, in_chunks
-from postroom.stores.rows import message_of
+from postroom.stores.rows import record_of
 from postroom.stores.sql.times import microseconds, moment
 from postroom.stores.sqlite.connections import Writer
 from postroom.stores.sqlite.settle import Verdicts
@@ -38,7 +38,7 @@ class SQLiteOps(Part):
     def find(self, connection: sqlite3.Connection, query: Query) -> Sequence[Record]:
         limit = NO_LIMIT if query.limit is None else query.limit
         rows = self._run(connection, "find", **_parameters(query), limit=limit)
-        return [_record(*row) for row in rows]
+        return [record_of(row, moment) for row in rows]
 
     @reading
     def ids_between(self, connection: sqlite3.Connection, first: UUID, last: UUID, *, limit: int) -> Sequence[UUID]:
@@ -89,25 +89,3 @@ def _parameters(query: Query) -> dict[str, Any]:
         "before": query.before,
         "since": microseconds(query.since),
     }
-
-
-def _record(*row: Any) -> Record:
-    seq, status, attempts, lane, created, updated, owner, locked, due, settled, digest, code, error, parked = row[:14]
-    *columns, time, expires_at = row[14:]
-    return Record(
-        seq=seq,
-        status=status,
-        attempts=attempts,
-        lane=lane,
-        created_at=moment(created),
-        updated_at=moment(updated),
-        message=message_of(*(*columns, moment(time), moment(expires_at))),
-        owner=owner,
-        locked_at=moment(locked),
-        due_at=moment(due),
-        settled_at=moment(settled),
-        digest=digest,
-        last_error_code=code,
-        last_error=error,
-        parked=bool(parked),
-    )

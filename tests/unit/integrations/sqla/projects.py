@@ -25,6 +25,14 @@ down_revision = None
 
 """
 
+TWO_STEPS = f"""
+import sys
+sys.path.append({str(Path(__file__).parents[4])!r})
+import pytest
+from tests.unit.stores.two_steps import in_two_steps
+in_two_steps(pytest.MonkeyPatch())
+"""
+
 
 @dataclass
 class Project:
@@ -45,6 +53,11 @@ class Project:
         options = f"target_metadata=target_metadata, compare_server_default=True, include_schemas={schemas}"
         env.write_text(text.replace("target_metadata=target_metadata", options))
         ini.write_text(ini.read_text().replace("driver://user:pass@localhost/dbname", self.url))
+
+    def knows_two_steps(self) -> None:
+        """From now on, Alembic runs here as if our tables had come in two migrations."""
+        env = self.folder / "migrations/env.py"
+        env.write_text(TWO_STEPS + env.read_text())
 
     def alembic(self, *arguments: str, code: int = 0) -> str:
         return self.run("-m", "alembic", *arguments, code=code)

@@ -12,6 +12,7 @@ from tests.unit.integrations.sqla.projects import Project
 from tests.unit.stores.catalogues import catalogue
 from tests.unit.stores.homes import Home, PostgresHome, SQLiteHome
 from tests.unit.stores.test_schema import elsewhere
+from tests.unit.stores.two_steps import in_two_steps
 
 from postroom import Message, Outbox
 
@@ -42,7 +43,7 @@ async def test_autogenerate_makes_our_tables_by_our_own_migrations_and_then_leav
     assert "upgrade_postroom" in project.alembic("check", code=255)
     project.alembic("revision", "--autogenerate", "-m", "first")
     first = project.migration("first")
-    assert "postroom.upgrade(op, to=2)" in first
+    assert "postroom.upgrade(op, to=1)" in first
     assert "postroom.downgrade(op)" in first
     assert first.count("op.create_table") == 1, first
     project.alembic("upgrade", "head")
@@ -70,13 +71,14 @@ async def test_autogenerate_makes_our_tables_by_our_own_migrations_and_then_leav
 async def test_where_init_was_first_a_migration_finds_nothing_to_do(project: Project, home: Home) -> None:
     await made_by_init(home)
     before = catalogue(home)
-    project.write("postroom.upgrade(op, to=2)")
+    project.write("postroom.upgrade(op, to=1)")
     project.alembic("upgrade", "head")
     assert catalogue(home) == before
     assert "upgrade_postroom" not in project.alembic("check", code=255), "only the orders are missing"
 
 
 def test_a_downgrade_keeps_messages_that_were_not_delivered(project: Project, home: Home) -> None:
+    project.knows_two_steps()
     project.write("postroom.upgrade(op, to=1)\n    postroom.upgrade(op, to=2, since=1)", "postroom.downgrade(op)")
     project.alembic("upgrade", "head")
     engine = sa.create_engine(project.url)
@@ -88,7 +90,11 @@ def test_a_downgrade_keeps_messages_that_were_not_delivered(project: Project, ho
     assert home.sql("SELECT count(*) FROM outbox_schema") == [(2,)]
 
 
-async def test_the_printed_sql_makes_the_same_tables(project: Project, home: Home, tmp_path: Path) -> None:
+async def test_the_printed_sql_makes_the_same_tables(
+    project: Project, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_two_steps(monkeypatch)
+    project.knows_two_steps()
     project.write("postroom.upgrade(op, to=1)\n    postroom.upgrade(op, to=2, since=1)", "postroom.downgrade(op)")
     if home.dialect == "mysql":  # without a server, the URL says which it is
         ini = project.folder / "alembic.ini"
@@ -114,7 +120,7 @@ def _sql_of(printed: str) -> str:
 def test_a_migration_that_fails_later_leaves_no_table_of_ours(tmp_path: Path, postgres_database: str) -> None:
     for home in (SQLiteHome(tmp_path / "shop.db"), PostgresHome(postgres_database)):
         project = project_in(tmp_path / home.dialect, home)
-        project.write('postroom.upgrade(op, to=2)\n    op.execute("SELECT 1 FROM nowhere")')
+        project.write('postroom.upgrade(op, to=1)\n    op.execute("SELECT 1 FROM nowhere")')
         assert "nowhere" in project.alembic("upgrade", "head", code=1)
         assert catalogue(home) == {}
 
@@ -124,7 +130,7 @@ async def test_another_prefix_and_schema_are_written_into_the_migration(tmp_path
     project = project_in(tmp_path / "project", home, ', tables=TableNames(prefix="mail", schema="shop"), lanes=8')
     project.alembic("revision", "--autogenerate", "-m", "first")
     names = "tables=TableNames(prefix='mail', schema='shop')"
-    assert f"postroom.upgrade(op, to=2, lanes=8, {names})" in project.migration("first")
+    assert f"postroom.upgrade(op, to=1, lanes=8, {names})" in project.migration("first")
     project.alembic("upgrade", "head")
     assert "No new upgrade operations" in project.alembic("check")
     assert home.sql("SELECT count(*) FROM shop.mail_lane") == [(8,)]

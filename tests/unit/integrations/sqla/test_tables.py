@@ -17,6 +17,7 @@ from tests.unit.integrations.sqla.conftest import NAMES, engine_of
 from tests.unit.stores.catalogues import catalogue
 from tests.unit.stores.homes import Home, MariaDBHome, PostgresHome, SQLiteHome
 from tests.unit.stores.test_schema import elsewhere
+from tests.unit.stores.two_steps import in_two_steps, two_steps
 
 from postroom import Message, Outbox, TableNames
 from postroom.contracts.ops import Query
@@ -25,7 +26,6 @@ from postroom.integrations.sqlalchemy import add_tables, dialects, drop, migrate
 from postroom.stores import open_store
 from postroom.stores.mysql import schema
 from postroom.stores.sql import migrations
-from postroom.stores.sql.migrations import Step
 from postroom.stores.sql.mysql_server import lock_name
 
 POST = TableNames(prefix="post")
@@ -136,7 +136,10 @@ async def test_what_is_created_for_others_alone_leaves_ours_out(home: Home, engi
 # ── on a connection of the user's ──
 
 
-async def test_a_transaction_that_rolls_back_leaves_no_table(tmp_path: Path, postgres_database: str) -> None:
+async def test_a_transaction_that_rolls_back_leaves_no_table(
+    tmp_path: Path, postgres_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_two_steps(monkeypatch)
     for home in (SQLiteHome(tmp_path / "shop.db"), PostgresHome(postgres_database)):
         engine = engine_of(home)
         with engine.connect() as connection, connection.begin() as transaction:
@@ -185,7 +188,10 @@ async def test_every_driver_makes_them(driver: str, request: pytest.FixtureReque
         assert list((await store.schema.migrate()).applied) == []
 
 
-async def test_init_goes_on_where_a_migration_ended_and_the_other_way_round(home: Home, engine: sa.Engine) -> None:
+async def test_init_goes_on_where_a_migration_ended_and_the_other_way_round(
+    home: Home, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_two_steps(monkeypatch)
     with engine.begin() as connection:
         assert migrate(connection, to=1, lanes=8).applied == ["0001_outbox"]
     async with home.open() as store:
@@ -240,15 +246,19 @@ async def test_tables_from_the_future_and_tables_of_others_are_refused(
     with pytest.raises(SchemaMismatch, match=r"inbox.* that Postroom did not make"), engine.begin() as connection:
         migrate(connection)
     home.sql("DROP TABLE inbox")
+    in_two_steps(monkeypatch)
     with engine.begin() as connection:
         migrate(connection)
-    monkeypatch.setattr(migrations, "steps", lambda _: [Step(1, "0001_outbox", "")])
+    monkeypatch.setattr(migrations, "steps", lambda package: two_steps(package)[:1])
     with pytest.raises(SchemaMismatch, match="pip install --upgrade"), engine.begin() as connection:
         migrate(connection)
 
 
 @pytest.mark.parametrize("version", [0, 99])
-async def test_a_version_that_is_none_is_refused(home: Home, engine: sa.Engine, version: int) -> None:
+async def test_a_version_that_is_none_is_refused(
+    home: Home, engine: sa.Engine, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_two_steps(monkeypatch)
     with pytest.raises(ConfigError, match=f"from version 1 to 2, not {version}"), engine.begin() as connection:
         migrate(connection, to=version)
 

@@ -14,7 +14,7 @@ class Migration(migrations.Migration):
     initial = True
     dependencies: ClassVar[list[tuple[str, str]]] = []
     operations: ClassVar = [
-        MakeTables(version=2),
+        MakeTables(version=1),
         migrations.CreateModel(
             name="OutboxMessage",
             fields=[("seq", models.BigIntegerField(primary_key=True, serialize=False))],

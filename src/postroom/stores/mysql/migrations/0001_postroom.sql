@@ -1,5 +1,4 @@
--- The tables of Postroom on MariaDB and MySQL, as they are today. `postroom init` makes the same ones by the numbered files
--- in migrations/; a test compares the two. Times are in UTC, whatever the zone of the server or of who writes. The
+-- The first tables of Postroom on MariaDB and MySQL. Times are in UTC, whatever the zone of the server or of who writes. The
 -- collation compares byte for byte, and does not take a trailing blank for nothing; on MySQL it is called
 -- utf8mb4_0900_bin. These databases commit after each CREATE: an `init` that died half-way is finished by the next one,
 -- so every statement may be run again.
@@ -125,3 +124,40 @@ SELECT
 FROM outbox o
 LEFT JOIN outbox_claim c ON o.settled_at IS NULL AND c.lane = o.lane AND find_in_set(o.seq, c.seqs)
 LEFT JOIN outbox_hold h ON o.settled_at IS NULL AND h.`key` = o.`key`;
+
+-- What was received. `inbox`: a row for each message that a consumer has handled, or that is failing, dead or requeued.
+CREATE TABLE IF NOT EXISTS inbox (
+    consumer         varchar(255) NOT NULL,
+    source           varchar(255) NOT NULL, -- CloudEvents: an id is unique within its source
+    message_id       varchar(36) NOT NULL,
+    outcome          varchar(8) NOT NULL, -- handled, failing, dead, requeued
+    attempts         int NOT NULL,
+    at               datetime(6) NOT NULL,
+    -- Who wrote it last: MySQL has no RETURNING, so whoever remembers looks for what bears its own number.
+    token            bigint NOT NULL DEFAULT 0,
+    last_error_code  text,
+    last_error       varchar(512),
+    PRIMARY KEY (consumer, message_id, source),
+    KEY inbox_at (consumer, at)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
+
+-- Deliveries that were given up, with their bytes: a person looks at them, and requeues them.
+CREATE TABLE IF NOT EXISTS inbox_dead (
+    id           bigint NOT NULL AUTO_INCREMENT PRIMARY KEY,
+    consumer     varchar(255) NOT NULL,
+    source       varchar(255) NOT NULL,
+    message_id   varchar(36) NOT NULL,
+    type         text NOT NULL,
+    `key`        text,
+    topic        text NOT NULL,
+    attributes   mediumtext NOT NULL, -- CloudEvents' attributes, as JSON
+    headers      mediumtext NOT NULL, -- the message's own, as JSON
+    body         longblob,
+    attempts     int NOT NULL,
+    code         text NOT NULL,
+    error        varchar(512) NOT NULL,
+    dead_at      datetime(6) NOT NULL,
+    requeued_at  datetime(6),
+    UNIQUE KEY inbox_message (consumer, message_id, source),
+    KEY inbox_requeued (consumer, requeued_at)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
