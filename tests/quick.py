@@ -17,8 +17,9 @@ from tests.servers import REGISTRY, guard
 PLACES = (
     "api/test_names.py", "conformance/inbox", "conformance/test_local_transport.py", "conformance/test_memory*.py",
     "conformance/test_sqlite.py", "docs/test_doctests.py", "docs/test_links.py", "house",
-    "docs/test_markdown.py", "docs/test_pictures.py", "docs/test_reference.py", "docs/test_rules.py", "docs/test_settings.py",
-    "docs/test_signatures.py", "docs/test_sql.py", "model", "mutants/test_mutants.py", "test_order.py", "test_quick.py",
+    "docs/test_markdown.py", "docs/test_pictures.py", "docs/test_plain_english.py", "docs/test_reference.py",
+    "docs/test_rules.py", "docs/test_settings.py", "docs/test_signatures.py", "docs/test_sql.py", "model",
+    "mutants/test_mutants.py", "test_order.py", "test_quick.py",
     "unit/cli/test_help.py", "unit/cli/test_put.py", "unit/cli/test_status.py", "unit/inbox", "unit/ops",
     "unit/relay", "unit/stores/test_guards.py", "unit/stores/test_hand_written.py", "unit/stores/test_opening.py",
     "unit/stores/test_sql_files.py", "unit/test_[!b]*.py", "unit/testing/test_journal.py", "unit/transports/test_*_url.py",

@@ -1,4 +1,4 @@
-"""The codes of errors: what each means, and what to do. They stand in `last_error_code`, in events, and in `postroom explain`.
+"""The codes of errors: what each means, and what to do. They are in `last_error_code`, in events, and in `postroom explain`.
 
 A code says what became of a message; the error adds the words of the broker or the handler. Besides these there are the
 broker's own: `HTTP_` and a status, `NATS_` and a number, and the names that Kafka and SQS give their errors. A redirect

@@ -69,7 +69,7 @@ def test_tls_has_a_scheme_and_files() -> None:
         ("redis://server/orders?maxlen=0", "maxlen=0 is not a length; write maxlen=1000, or maxlen=~1000"),
         ("redis://server/orders?create=no", "create=no is neither on nor off"),
         ("redis://server/orders?hold=0.2", "hold=0.2 is not a number of seconds, 1 or more"),
-        ("redis://server/orders?wait=1&wait=2", "twice; keep one"),
+        ("redis://server/orders?wait=1&wait=2", "twice in the Redis URL; keep one"),
         ("redis://server/orders?db=2", "the database must be written before the stream"),
         ("redis://server/orders?ssl_ca_certs=/etc/ca.pem", "start it with rediss://"),
         ("rediss://server/orders?ssl_cert_reqs=none", "the server's certificate is always checked"),

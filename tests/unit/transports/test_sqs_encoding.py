@@ -145,7 +145,7 @@ def test_what_postroom_wrote_is_read_the_fast_way() -> None:
         ('{"id":"1","type":"a","id":"2","data":1}', "occurs twice in it"),
         ('{"data":1,"id":"1","type":"a","data":1}', "occurs twice in it"),
         ("{", "not a CloudEvent"),
-        ("{}", "not a CloudEvents id and type"),
+        ("{}", "no CloudEvents id and type"),
         ("[1]", "not a CloudEvent"),
         ('{"id":"1","type":"a"} {}', "something follows it"),
         ('{"id":"1","type":"a","type":"b"}', "occurs twice in it"),

@@ -2,7 +2,7 @@
 -- migrations/; a test compares the two.
 
 -- One row per message, kept after publishing until retention takes it. A stranger's INSERT need name only type, key and
--- payload: everything else has a default. There are no CHECKs, on purpose: PostgreSQL reads each one again for every
+-- payload: everything else has a default. There are no CHECKs, on purpose: PostgreSQL reads each one anew for every
 -- INSERT, in the caller's own transaction, and three of them cost as much as the row itself.
 CREATE TABLE outbox (
     -- The order of writing. CACHE 1, the default, matters: a session that kept numbers aside would write out of order.

@@ -66,7 +66,7 @@ ORDER BY seq
 
 -- name: mine
 -- R11: mine, at this epoch; locked to the commit, so that neither a take nor another claim of mine comes between.
--- Lanes are always locked in order, here and in the claim: else the two could wait for each other forever. By the primary
+-- Lanes are always locked in order, here and in the claim: else the two could wait for each other for ever. By the primary
 -- key alone: on the way along the table we would wait for lanes that are not ours.
 SELECT lane, epoch, coalesce(CAST(:now AS datetime(6)), utc_timestamp(6))
 FROM outbox_lane FORCE INDEX (PRIMARY)

@@ -52,7 +52,7 @@ WHERE seq = ANY (:seqs)
 ORDER BY seq
 
 -- name: renew
--- Lanes are always locked in order, here and in the claim: else the two could wait for each other forever.
+-- Lanes are always locked in order, here and in the claim: else the two could wait for each other for ever.
 WITH mine AS MATERIALIZED (
     SELECT l.lane
     FROM outbox_lane l
