@@ -157,7 +157,8 @@ class _Finder(ast.NodeVisitor):
         """What stands there, in brackets unless it holds together anywhere."""
         begin, end = self._span(node)
         text = self.source[begin:end].decode()
-        return text if isinstance(node, ast.Name | ast.Attribute | ast.Call | ast.Subscript) else f"({text})"
+        holds = isinstance(node, ast.Name | ast.Attribute | ast.Call | ast.Subscript) or _is_none(node)
+        return text if holds else f"({text})"
 
 
 def _is_none(node: ast.expr) -> bool:
