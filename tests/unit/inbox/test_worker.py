@@ -334,7 +334,9 @@ async def test_a_handler_that_rolls_back_by_itself_is_told_so(shop: Shop) -> Non
     assert list(await shop.desk.effects()) == []
 
 
-async def test_a_database_that_is_away_costs_no_attempt(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_database_that_is_away_costs_no_attempt_and_each_try_is_told(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     inbox, away = an_inbox(), [3]
 
     @inbox.on("*")
@@ -355,6 +357,8 @@ async def test_a_database_that_is_away_costs_no_attempt(shop: Shop, monkeypatch:
     assert tally.done == {"handled": 1}
     monkeypatch.undo()
     assert await attempts_on_record(shop) == [1]
+    told = [record.message for record in caplog.records if record.name == "postroom.inbox.worker"]
+    assert told == ["Nothing can be handled: it is away"] * 3
 
 
 # ── order ──
