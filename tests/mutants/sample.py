@@ -126,7 +126,7 @@ class Copy:
                 return TIMED_OUT, f"no end after {seconds:.0f} s"
         if run.returncode in {0, 5}:  # 5: no test was chosen, where all of them want a server
             return SURVIVED, ""
-        failed = re.search(r"^(?:FAILED|ERROR) (\S+)", said, re.MULTILINE)
+        failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", said, re.MULTILINE)
         word = TIMED_OUT if "Timeout (>" in said or "+ Timeout +" in said else KILLED
         return word, failed[1] if failed else f"nothing could be loaded: {said.strip().splitlines()[-1][:100]}"
 
