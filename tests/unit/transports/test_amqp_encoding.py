@@ -9,7 +9,7 @@ import pytest
 from pamqp.commands import Basic
 
 from postroom.message import Message, cloudevent
-from postroom.transports.amqp.encoding import PERSISTENT, ALIKE_MAX, Encoding, read
+from postroom.transports.amqp.encoding import ALIKE_MAX, PERSISTENT, Encoding, read
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
