@@ -7,11 +7,12 @@ from postroom.relay.wakeup import Backoff
 
 def test_a_wait_of_a_moment_is_a_wait_until_something_happens() -> None:
     wait = Backoff(first=0.05, most=1)
-    assert not wait.waited
+    seen = [wait.waited]
     assert wait.next() == 0.05
-    assert wait.waited
+    seen.append(wait.waited)
     wait.reset()
-    assert not wait.waited
+    seen.append(wait.waited)
+    assert seen == [False, True, False]
 
 
 def test_what_may_have_happened_makes_the_next_wait_short_and_forgets_none() -> None:
