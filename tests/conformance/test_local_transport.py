@@ -100,6 +100,11 @@ class TestAsync(LocalContract):
         return broker.awaited
 
 
+def test_it_keeps_the_order_and_what_it_took_dies_with_it() -> None:
+    said = LocalPublisher(print).capabilities
+    assert (said.name, said.ordered, said.durable, said.batches) == ("local", True, False, False)
+
+
 async def test_a_handler_that_cancels_its_own_task_takes_no_other_message_with_it() -> None:
     handled: list[str | None] = []
 

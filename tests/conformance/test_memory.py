@@ -24,3 +24,9 @@ class TestMemory(StoreContract):
         relay = await a_relay(store)
         assert await relay.seqs(now=NOON) == []
         assert len(await relay.seqs(now=NOON + moment)) == 1
+
+
+async def test_a_block_gets_the_store_itself() -> None:
+    store = MemoryStore()
+    async with store as opened:
+        assert opened is store

@@ -1,4 +1,4 @@
-"""`make proof ARGS="--minutes 10 --seed 7"`: storms, kills, outages and random walks, one after the other, in the time given.
+"""`make proof ARGS="--minutes 10 --seed 7"`: storms, kills, outages, random walks and mutants, in the time given.
 
 Everything random follows from the seed. How processes take turns does not: the same seed does the same things to them, but
 they may be hit in other moments."""
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import random
 import re
 import secrets
 import subprocess
@@ -16,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.mutants import chosen
 from tests.proof.lengths import SECONDS, SEED_VARIABLE
 
 DATABASES = ("sqlite", "postgres", "mariadb", "mongo")
@@ -29,22 +31,37 @@ WALKS = "tests/mutants/test_walks.py::test_a_random_walk_keeps_every_promise"
 STORM_SHARE = 0.5
 """So much of the time goes to storms; the rest lasts as long as it takes."""
 SHORTEST_STORM = 12.0
+MUTANTS_SHARE = 0.15
+"""So much of it goes to mutants, which are all of one part of the source: the tests of each part cost a run without any."""
+MUTANTS_FEWEST = 25
+"""Fewer than these say too little about the tests to be a failure: the survivors are shown all the same."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """One test, and what it is called here."""
+    """One program, what it is called here, and what it is started with."""
 
     name: str
-    test: str
+    arguments: tuple[str, ...]
 
 
-def parts() -> Iterator[Part]:
+def parts(seed: str, minutes: float) -> Iterator[Part]:
     """Storms first: they are what most of the time is for."""
-    yield from (Part(f"storm on {name}", f"{STORM}[{name}]") for name in DATABASES)
-    yield Part("random walks of the relay", WALKS)
-    yield from (Part(f"kills on the way over {name}", f"{TRIP}[{name}]") for name in BROKERS)
-    yield from (Part(f"outages of {name}", f"{OUTAGE}[{name}]") for name in KILLED)
+    yield from (_test(f"storm on {name}", f"{STORM}[{name}]") for name in DATABASES)
+    yield _test("random walks of the relay", WALKS)
+    yield _mutants(seed, minutes * MUTANTS_SHARE)
+    yield from (_test(f"kills on the way over {name}", f"{TRIP}[{name}]") for name in BROKERS)
+    yield from (_test(f"outages of {name}", f"{OUTAGE}[{name}]") for name in KILLED)
+
+
+def _test(name: str, test: str) -> Part:
+    return Part(name, ("pytest", "-p", "no:randomly", "-q", "-rP", "--no-header", test))
+
+
+def _mutants(seed: str, minutes: float) -> Part:
+    mutated = random.Random(seed).choice(chosen.PARTS).name
+    options = (f"--seed={seed}", f"--minutes={minutes:g}", f"--part={mutated}", f"--fewest={MUTANTS_FEWEST}")
+    return Part(f"mutants of {mutated}", ("tests.mutants.sample", "--number=10000", *options))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     env = os.environ | {SECONDS: f"{storm:g}", SEED_VARIABLE: given.seed}
     print(f"Seed {given.seed}: {given.minutes:g} minutes, a storm of {storm:g} seconds on each database.", flush=True)
     found, left = [], []
-    for part in parts():
+    for part in parts(given.seed, given.minutes):
         if time.monotonic() > end:
             left.append(part.name)
         elif not _passes(part, env):
@@ -73,11 +90,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _passes(part: Part, env: dict[str, str]) -> bool:
     begin = time.monotonic()
-    command = [sys.executable, "-m", "pytest", "-p", "no:randomly", "-q", "-rP", "--no-header", part.test]
+    command = [sys.executable, "-m", *part.arguments]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
     passed = done.returncode == 0
-    said = re.findall(r"^\d[\d,]* (?:messages|kills).*$", done.stdout, re.MULTILINE)
-    skipped = " passed" not in done.stdout and passed
+    said = re.findall(r"^\d[\d,]* (?:messages|kills|mutants).*$", done.stdout, re.MULTILINE)
+    skipped = passed and not said and " passed" not in done.stdout
     verdict = "not run" if skipped else "well" if passed else "FOUND"
     print(f"{verdict:8}{part.name} ({time.monotonic() - begin:.0f} s) {'; '.join(said)}", flush=True)
     if not passed:

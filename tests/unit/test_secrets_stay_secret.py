@@ -10,6 +10,7 @@ import pytest
 
 from postroom import open_publisher, open_store
 from postroom.config.values import RouteConfig, Settings
+from postroom.contracts.transport import TransportOptions
 from postroom.errors import PostroomError
 from postroom.relay import routes_from
 from postroom.transports import open_consumer
@@ -114,3 +115,7 @@ def test_no_error_about_a_url_shows_it_nor_does_what_caused_the_error(
 @pytest.mark.parametrize("url", [*PUBLISHERS, *STORES])
 def test_what_is_hidden_is_known_so_that_it_can_be_looked_for(url: str) -> None:
     assert PLANTED in "".join(secrets_in(url))
+
+
+def test_what_webhooks_are_signed_with_shows_in_no_repr() -> None:
+    assert_hidden(TransportOptions(secrets=(PLANTED,)))

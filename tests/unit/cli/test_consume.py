@@ -47,6 +47,21 @@ def test_with_something_dead_the_exit_code_is_3_and_the_way_on_is_said(desk: Des
     )
 
 
+def test_a_module_in_the_folder_is_found_by_a_program_that_does_not_look_there_itself(desk: Desk) -> None:
+    """As `postroom` that pip installs: with -P, Python does not look in the folder where it is started."""
+    billing(desk, many=0)
+    command = [sys.executable, "-P", "-m", "postroom", *consume()]
+    done = subprocess.run(command, cwd=desk.folder, env=desk.environment(), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.splitlines()) == (0, [LINE, "received 0"]), done.stderr
+
+
+def test_how_many_messages_may_be_in_hand_has_a_limit(desk: Desk) -> None:
+    billing(desk, many=0)
+    for many in ("0", "100001"):
+        desk(*consume("--prefetch", many)).refuses("1<=x<=100000", code=2)
+    assert desk(*consume("--prefetch", "100000")).code == 0
+
+
 def test_with_nothing_to_receive_it_ends_with_0(desk: Desk) -> None:
     billing(desk, many=0)
     done = desk(*consume())

@@ -55,6 +55,7 @@ def test_list_shows_what_is_dead_and_why_but_not_what_it_says(handled: Desk) -> 
     head, row = handled("inbox", "list").out.splitlines()
     assert head.split() == ["ID", "CONSUMER", "TYPE", "KEY", "TRIES", "WHY"]
     assert row.split()[:4] == [str(BAD), "billing", "order.paid", "order-8"]
+    assert row[: head.index("TRIES") + len("TRIES")].endswith("    0"), "a number ends where its title does"
     assert "NEGATIVE: RejectMessage: a negative amount" in row
     assert "-1" not in row
 

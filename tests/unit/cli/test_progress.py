@@ -16,8 +16,9 @@ from rich.console import Console
 from tests.unit.cli.running import Desk
 from tests.unit.cli.terminal import on_a_terminal, plain
 
+from postroom.cli import progress
 from postroom.cli.live import ASK_SHARE, LiveView, Seen, draw
-from postroom.cli.progress import DEAD_LETTERS_MAX, LogView, Tally, view_of
+from postroom.cli.progress import COUNTED_MIN, DEAD_LETTERS_MAX, LogView, Meter, Tally, view_of
 from postroom.contracts.lanes import Lane
 from postroom.contracts.ops import Counts
 from postroom.errors import StoreUnavailable
@@ -294,3 +295,20 @@ def test_a_log_has_no_escapes(desk: Desk) -> None:
     _, taken, handed, last = done.out.splitlines()
     assert (taken, handed) == ("took 64 lanes: 64 now", "handed over 64 lanes: 0 now")
     assert last.startswith("1 published (")
+
+
+# ── a long count ──
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "patience", "shown"),
+    [(True, 0, "Read 1,000 messages"), (True, 60, None), (False, 0, None)],
+)
+def test_a_count_shows_on_a_terminal_when_it_lasts(
+    monkeypatch: pytest.MonkeyPatch, is_terminal: bool, patience: float, shown: str | None
+) -> None:
+    monkeypatch.setattr(progress, "PATIENCE_SECONDS", patience)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+    with Meter("Read") as meter:
+        assert list(meter.counted(range(2 * COUNTED_MIN))) == list(range(2 * COUNTED_MIN))
+    assert (meter._status and meter._status.status) == shown

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.inbox.shops import Shop, an_inbox, paid
+from tests.unit.inbox.shops import QUICK, Shop, an_inbox, paid
 
 from postroom.inbox import ErrorClass, RejectMessage
 from postroom.message import Message
@@ -53,3 +53,5 @@ async def test_a_failed_try_and_the_death_after_it_say_of_which_kind_they_are(
     assert said in told[0].message
     assert "is dead: MAX_ATTEMPTS" in told[-1].message
     assert {vars(record)["business"] for record in told} == {business}
+    assert [bool(record.exc_info) for record in told] == [True, *[False] * (len(told) - 1)], "one traceback is enough"
+    assert len(told) == QUICK.max_attempts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -334,7 +334,9 @@ async def test_a_handler_that_rolls_back_by_itself_is_told_so(shop: Shop) -> Non
     assert list(await shop.desk.effects()) == []
 
 
-async def test_a_database_that_is_away_costs_no_attempt(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_database_that_is_away_costs_no_attempt_and_each_try_is_told(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     inbox, away = an_inbox(), [3]
 
     @inbox.on("*")
@@ -355,6 +357,8 @@ async def test_a_database_that_is_away_costs_no_attempt(shop: Shop, monkeypatch:
     assert tally.done == {"handled": 1}
     monkeypatch.undo()
     assert await attempts_on_record(shop) == [1]
+    told = [record.message for record in caplog.records if record.name == "postroom.inbox.worker"]
+    assert told == ["Nothing can be handled: it is away"] * 3
 
 
 # ── order ──
@@ -796,6 +800,44 @@ async def test_what_failed_elsewhere_while_it_was_put_off_is_not_left_failing(sh
         tally = await shop.receive(inbox)
     assert tally.done == {"handled": 1}
     assert await shop.desk.store.counts() == {inbox.name: {"handled": 1}}
+
+
+@dataclass(slots=True)
+class OneIsBusyAtFirst(BusyAtFirst):
+    """Another has one of them when they are first asked for. What is taken is held until it is left."""
+
+    held: set[Identity] = field(default_factory=set)
+    done: set[Identity] = field(default_factory=set)
+
+    async def enter(self, consumer: str, events: Collection[Identity]) -> Entry:
+        self.asked += 1
+        busy = (set(list(events)[:1]) if self.asked == 1 else set()) | (self.held & set(events))
+        new = set(events) - busy - self.done
+        self.held |= new
+        return Entry(frozenset(new), frozenset(busy))
+
+    async def leave(self, consumer: str, events: Collection[Identity], *, done: bool) -> None:
+        self.held -= set(events)
+        self.done |= set(events) if done else set()
+
+
+@pytest.mark.usefixtures("_not_for_long")
+async def test_of_a_batch_with_one_that_another_has_in_hand_the_other_is_not_held_for_nothing(shop: Shop) -> None:
+    guard = OneIsBusyAtFirst()
+    inbox, calls = an_inbox(guard=guard), list[object]()
+
+    @inbox.on("*", batch=2)
+    async def charge(messages: list[Message], tx: Any) -> None:
+        calls.append([message.data for message in messages])
+        for message in messages:
+            await shop.ainsert(tx, message.data)
+
+    shop.send(paid(1, key="a"), paid(2, key="b"))
+    async with asyncio.timeout(20):
+        await shop.receive(inbox)
+    assert calls == [[2], [1]]
+    assert sorted(await shop.desk.effects()) == ["1", "2"]
+    assert (guard.held, len(guard.done)) == (set(), 2)
 
 
 async def test_an_error_that_is_nobodys_ends_the_reception_loudly(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

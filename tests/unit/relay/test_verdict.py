@@ -8,7 +8,7 @@ import pytest
 
 from postroom.contracts.outbox import Buried, Published, Retry, Verdict
 from postroom.contracts.transport import Failed, Outcome, Rejected, Sent, Unavailable
-from postroom.relay.verdict import PAUSE, judge, lost_with_its_relay
+from postroom.relay.verdict import PAUSE, ROUTE_PATIENCE, judge, lost_with_its_relay, unrouted
 from postroom.retry import RetryPolicy, Table
 
 SECOND = timedelta(seconds=1)
@@ -36,6 +36,13 @@ def test_an_outcome_has_one_meaning(outcome: Outcome, attempts: int, verdict: Ve
 
 def test_a_route_that_skips_parks_nothing() -> None:
     assert judge(Rejected("NO"), 0, POLICY, park=False) == Buried("NO", park=False)
+
+
+@pytest.mark.parametrize("park", [True, False])
+def test_a_type_that_no_route_fits_is_dead_or_waits_and_waiting_spends_no_attempt(park: bool) -> None:
+    sentence = "no route fits the type 'odd.type'"
+    assert unrouted("odd.type", waits=False, park=park) == Buried("NO_ROUTE", sentence, park=park)
+    assert unrouted("odd.type", waits=True, park=park) == Retry(ROUTE_PATIENCE, "NO_ROUTE", sentence, spent=False)
 
 
 def test_a_message_lost_with_its_relay_is_retried_then_buried() -> None:

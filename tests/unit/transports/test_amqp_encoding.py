@@ -9,7 +9,7 @@ import pytest
 from pamqp.commands import Basic
 
 from postroom.message import Message, cloudevent
-from postroom.transports.amqp.encoding import ALIKE_MAX, Encoding, read
+from postroom.transports.amqp.encoding import ALIKE_MAX, PERSISTENT, Encoding, read
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
@@ -31,6 +31,11 @@ EVERYTHING = Message(
 
 def properties(**more: Any) -> Basic.Properties:
     return Basic.Properties(**more)
+
+
+def test_what_a_broker_keeps_through_a_restart_has_the_protocols_number() -> None:
+    """A broker takes any other as well, without a word, and forgets the message."""
+    assert PERSISTENT == 2
 
 
 @pytest.mark.parametrize("message", [EVERYTHING, Message("order.seen"), Message("order.seen", key="", data=None)])

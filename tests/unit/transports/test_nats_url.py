@@ -62,6 +62,8 @@ def test_a_url_that_cannot_be_right_is_refused_in_a_sentence(url: str, sentence:
 def test_files_that_are_not_there_are_told() -> None:
     with pytest.raises(ConfigError, match="TLS files"):
         read("tls://broker/ORDERS?tls_ca=/nowhere/ca.pem").tls()
+    with pytest.raises(ConfigError, match="cannot be used"):
+        read("tls://broker/ORDERS?tls_cert=/nowhere/cert.pem&tls_key=/nowhere/key.pem").tls()
     assert read("nats://broker/ORDERS").tls() is None
     assert read("tls://broker/ORDERS").tls() is not None
 

@@ -36,6 +36,7 @@ def test_a_url_may_name_no_queue(url: str) -> None:
         ("sqs://AKIA:s3cret@eu-central-1/orders", "credentials come from AWS's own chain"),
         ("sqs://eu-central-1/12345/orders", "an account has 12 digits"),
         ("sqs://eu-central-1/a/123456789012/orders", "an account has 12 digits"),
+        ("sqs://eu-central-1/123456789012/a/orders", "an account has 12 digits"),
         ("sqs://eu-central-1/orders.paid", "is not a queue name"),
         ("sqs://eu-central-1/" + "x" * 81, "is not a queue name"),
         ("sqs://eu-central-1/orders?endpoint=127.0.0.1", "is not the address of an SQS service"),
