@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 SLOW = (
-    "scenarios/test_round_trip.py", "scenarios/test_six_relays.py", "scenarios/test_kafka.py", "scenarios/test_nats.py",
-    "scenarios/test_amqp.py", "unit/test_bench.py", "servers/test_servers.py", "scenarios/test_crashes.py",
-    "scenarios/test_worker_protocol.py", "scenarios/test_status_of_relays.py", "unit/integrations/django/test_command.py",
+    "conformance/test_stores_agree.py", "unit/test_bench.py", "scenarios/test_amqp.py", "servers/test_servers.py",
+    "scenarios/test_kafka.py", "scenarios/test_six_relays.py", "scenarios/test_round_trip.py",
+    "scenarios/test_inbox_crash_loop.py", "scenarios/test_kafka_receivers.py", "conformance/test_amqp_consumer.py",
+    "conformance/test_amqp_transport.py", "scenarios/test_worker_protocol.py", "scenarios/test_crashes.py",
+    "unit/transports/test_amqp.py", "scenarios/test_nats.py",
 )  # fmt: skip
 """Where the slow tests are, in this folder, the slowest of them first."""
 PLACES = {Path(__file__).parent / name: place for place, name in enumerate(SLOW)}

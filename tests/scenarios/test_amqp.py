@@ -49,10 +49,17 @@ async def received(url: str, enough: int | None = None) -> list[tuple[str, int]]
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def post(request: pytest.FixtureRequest, tmp_path: Path, amqp_server: Rabbit) -> AmqpPost:
-    made = AmqpPost(
-        url_of(request.param, request, tmp_path), tmp_path, f"{amqp_server.url}?exchange=orders", amqp_server
-    )
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a store full of messages."""
+    url = url_of(request.param, request, tmp_path)
+    fill(url)
+    return url
+
+
+@pytest.fixture
+def post(store: str, tmp_path: Path, amqp_server: Rabbit) -> AmqpPost:
+    """Messages on their way to a broker that the test may kill."""
+    made = AmqpPost(store, tmp_path, f"{amqp_server.url}?exchange=orders", amqp_server)
 
     async def prepare() -> None:
         await make_exchange(amqp_server.url, "orders")
@@ -60,7 +67,6 @@ def post(request: pytest.FixtureRequest, tmp_path: Path, amqp_server: Rabbit) ->
         await consumer.open()
         await consumer.close()
 
-    fill(made.store)
     asyncio.run(prepare())
     amqp_server.write_names()
     return made
@@ -105,8 +111,9 @@ def test_a_broker_that_is_away_at_the_start_is_waited_for(post: AmqpPost) -> Non
     assert {record.attempts for record in post.records()} == {1}, "an attempt was spent on a broker that was away"
 
 
-def test_a_typo_in_the_exchange_is_told_at_the_start_in_one_sentence(post: AmqpPost) -> None:
-    with post.relay(to=f"{post.server.url}?exchange=ordrs") as relay:
+def test_a_typo_in_the_exchange_is_told_at_the_start_in_one_sentence(store: str, tmp_path: Path, amqp_url: str) -> None:
+    post = Post(store, tmp_path, f"{amqp_url}?exchange=ordrs")
+    with post.relay() as relay:
         assert relay.wait(60) == 1, post.said
     assert "ordrs cannot be written to" in post.said
     assert "Traceback" not in post.said
