@@ -4,7 +4,12 @@ import os
 import signal
 from collections.abc import Generator
 
+import hypothesis
 import pytest
+
+# How long an example takes, the machine decides: a slow one is no mistake of the code.
+hypothesis.settings.register_profile("postroom", deadline=None)
+hypothesis.settings.load_profile("postroom")
 
 # A background job, or one under nohup, begins with SIGINT ignored, and every process that a test starts would inherit
 # that: a test that sends it would wait for ever. With a handler of ours, the children begin with the default.

@@ -40,6 +40,8 @@ SETTINGS = {
     "log.file": "false",
     "management.tcp.ip": LOOPBACK,
 }
+PATIENCE = 150
+"""How many seconds it may take to answer: Erlang takes five of a processor to start, on a machine that does much else."""
 ERLANG = "+S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none +P 65536 +Q 4096"
 """Two schedulers, and none of them spins: other tests want the processors."""
 SERVE = """#!/bin/sh
@@ -73,7 +75,7 @@ class Rabbit:
 
     def start(self) -> Found:
         """On new ports, with new data."""
-        _, version = guard.serve(self._place, self._command, self._ready, patience=60)
+        _, version = guard.serve(self._place, self._command, self._ready, patience=PATIENCE)
         return Found(self.url, version)
 
     def kill(self) -> None:
@@ -82,7 +84,7 @@ class Rabbit:
 
     def start_again(self) -> None:
         """Where it was, with the data that it had."""
-        guard.resume(self._place, self._argv(), self._port, self._ready, patience=60)
+        guard.resume(self._place, self._argv(), self._port, self._ready, patience=PATIENCE)
 
     def ctl(self, *words: str) -> str:
         """What rabbitmqctl says."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import dropwhile
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from postroom.contracts.transport import KEY_STOPPED, NOT_STARTED, Failed, Outcome, Rejected, Sent, Unavailable
@@ -88,7 +88,13 @@ def test_the_first_failure_of_a_key_stops_that_key_and_no_other(data: st.DataObj
     "kind", [GoesOnAfterAFailure, StopsTheNextAlone, TakesNoKeyForAKey, SendsAKeyAtOnce, ForgetsTheSecondOfAKey]
 )
 def test_the_check_finds_an_order_that_is_wrong(kind: type[KeyOrder]) -> None:
-    @settings(database=None, max_examples=500, suppress_health_check=[HealthCheck.too_slow], report_multiple_bugs=False)
+    @settings(
+        database=None,
+        max_examples=500,
+        suppress_health_check=[HealthCheck.too_slow],
+        report_multiple_bugs=False,
+        phases=[Phase.generate],  # that there is an example is enough: making it small takes most of the time
+    )
     @given(st.data())
     def wrong(data: st.DataObject) -> None:
         check(kind, data)
