@@ -252,6 +252,7 @@ def test_a_required_server_that_does_not_exist_is_a_usage_error() -> None:
     assert nested.returncode == pytest.ExitCode.USAGE_ERROR
 
 
+@pytest.mark.timeout(300)  # it starts every server there is, one after the other
 def test_the_command_tells_what_this_machine_can_have() -> None:
     with python("-m", "tests.servers", "--json", env=outside()) as command:
         rows = json.loads(command.communicate()[0])

@@ -133,7 +133,7 @@ def test_a_message_that_is_wrong_is_refused_in_one_sentence(desk: Desk, argument
 
 
 def test_bytes_that_are_no_utf_8_are_refused(desk: Desk) -> None:
-    desk("put", "a.b", "--data", '"\udcff"').refuses("not a JSON value", code=2)
+    desk("put", "a.b", "--data", '"\udcff"').refuses("is not JSON", code=2)
     desk("put", "a.b", "--key", "\udcff").refuses("lone surrogate", code=2)
     assert desk.count == 0
 

@@ -513,5 +513,5 @@ async def test_a_url_whose_stream_is_none_is_told_at_the_start(redis_url: str, r
     with pytest.raises(ConfigError, match="there is no such stream, and create=off"):
         await RedisPublisher(f"{redis_url}/{redis_stream}?create=off").open()
     await do(redis_url, "SET", redis_stream, "text")
-    with pytest.raises(ConfigError, match="it is a string, no stream"):
+    with pytest.raises(ConfigError, match="it is a string; it must be a stream"):
         await RedisPublisher(f"{redis_url}/{redis_stream}").open()
